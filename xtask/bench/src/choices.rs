@@ -35,6 +35,12 @@ pub(crate) fn check(name: &str, what: &str, names: &[&str]) -> Result<(), String
     if names.contains(&name) { Ok(()) } else { Err(format!("`{name}` is not a {what}: {}", names.join(", "))) }
 }
 
+/// Checks that a list does not contain a name.
+pub(crate) fn check_once(name: &str, what: &str, others: &[String]) -> Result<(), String> {
+    let occurs = others.iter().any(|other| other == name);
+    if occurs { Err(format!("the {what} `{name}` occurs twice")) } else { Ok(()) }
+}
+
 /// Reads the number of rounds.
 pub(crate) fn rounds(text: &str) -> Result<usize, String> {
     let rounds = text.parse().ok().filter(|rounds| (1..=MAX_ROUNDS).contains(rounds));
@@ -64,5 +70,7 @@ mod tests {
         }
         assert!(rounds("1001").is_err() && seconds("20.1").is_err());
         assert!(check("list", "case", &CASES).is_ok() && check("none", "case", &CASES).is_err());
+        let others = ["list".to_owned()];
+        assert!(check_once("text", "case", &others).is_ok() && check_once("list", "case", &others).is_err());
     }
 }

@@ -135,7 +135,7 @@ impl Node {
         let (used, start) = (self.peer.used(), Instant::now());
         let driving = target.drive(open, start + length, Lengths::exactly(answer.len()));
         let driven = within(length + GRACE, "answers", driving).await?;
-        let elapsed = start.elapsed();
+        let elapsed = driven.end - start;
         self.total.0 += driven.calls;
         self.total.1 += since(used, self.peer.used()).unwrap_or_default();
         Ok(driven.calls as f64 / elapsed.as_secs_f64())

@@ -70,12 +70,14 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
                 extent = Extent { rounds: 2, round: Duration::from_millis(200), divisor: 10, ..extent };
             }
             Arg::Long("series") => path = Some(PathBuf::from(parser.value()?)),
-            Arg::Value(name) => names.push(name.string()?),
+            Arg::Value(name) => {
+                let name = name.string()?;
+                choices::check(&name, "series", &SERIES).map_err(Error::new)?;
+                choices::check_once(&name, "series", &names).map_err(Error::new)?;
+                names.push(name);
+            }
             _ => return Err(arg.unexpected().into()),
         }
-    }
-    for name in &names {
-        choices::check(name, "series", &SERIES).map_err(Error::new)?;
     }
     cpu::raise_files();
     if let Some((server, generator)) = cpu::pair() {
@@ -207,7 +209,7 @@ impl Node {
         let start = Instant::now();
         let driving = target.drive(open, start + length, Lengths::exactly(expected));
         let driven = within(length + GRACE, "echoes", driving).await?;
-        Ok(driven.calls as f64 / start.elapsed().as_secs_f64())
+        Ok(driven.calls as f64 / (driven.end - start).as_secs_f64())
     }
 
     /// Stops the process of the server until the drop of the returned value.
@@ -282,12 +284,17 @@ async fn alternate(nodes: &[&Node], rate: impl AsyncFn(usize) -> Result<f64, Err
     for turn in (0..nodes.len()).chain((0..nodes.len()).rev()) {
         let others = nodes.iter().enumerate().filter(|(number, _)| *number != turn);
         let _paused = others.map(|(_, node)| node.pause()).collect::<Result<Vec<_>, _>>()?;
-        if !work::settle().await {
-            IS_LATE.store(true, Ordering::Relaxed);
-        }
+        settle().await;
         rates[turn] += rate(turn).await? / 2.0;
     }
     Ok(rates)
+}
+
+/// Waits until the processes have finished their late work, and notes if it does not end.
+async fn settle() {
+    if !work::settle().await {
+        IS_LATE.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The rates of echoes of servers in one round. Each server has a session, or none.

@@ -92,6 +92,8 @@ impl Answer {
 /// The calls of a round.
 pub(crate) struct Driven {
     pub(crate) calls: u64,
+    /// The end of the last call.
+    pub(crate) end: Instant,
     /// The median of the times of the calls.
     pub(crate) median: Option<Duration>,
     /// The 99th percentile of the times of the calls.
@@ -99,11 +101,11 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    fn of(mut times: Vec<Duration>) -> Self {
+    fn of(mut times: Vec<Duration>, end: Instant) -> Self {
         let calls = times.len();
         let place = calls.saturating_sub(1) * 99 / 100;
         let p99 = (calls > 0).then(|| *times.select_nth_unstable(place).1);
-        Self { calls: calls as u64, median: median_time(&mut times), p99 }
+        Self { calls: calls as u64, end, median: median_time(&mut times), p99 }
     }
 }
 
@@ -389,7 +391,9 @@ impl Target<'_> {
         while let Some(outcome) = workers.join_next().await {
             times.append(&mut outcome??);
         }
-        Ok(Driven::of(times))
+        // The percentiles need time that does not belong to the round.
+        let end = Instant::now();
+        Ok(Driven::of(times, end))
     }
 }
 
@@ -403,7 +407,7 @@ mod tests {
     fn a_round_has_the_99th_percentile_of_its_times() {
         let millis = |count: u64| (1..=count).rev().map(Duration::from_millis).collect();
         for (count, calls, p99) in [(100, 100, Some(99)), (1, 1, Some(1)), (0, 0, None)] {
-            let driven = Driven::of(millis(count));
+            let driven = Driven::of(millis(count), Instant::now());
             assert_eq!((driven.calls, driven.p99), (calls, p99.map(Duration::from_millis)));
         }
     }

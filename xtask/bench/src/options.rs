@@ -34,6 +34,7 @@ impl Options {
                 Arg::Long("case") => {
                     let name = parser.value()?.string()?;
                     choices::check(&name, "case", &choices::CASES).map_err(Error::new)?;
+                    choices::check_once(&name, "case", &cases).map_err(Error::new)?;
                     cases.push(name);
                 }
                 Arg::Long("peers") => peers = Library::all(Path::new(&parser.value()?))?,
@@ -92,7 +93,16 @@ mod tests {
 
     #[test]
     fn invalid_options_are_rejected() {
-        for line in ["--case", "--case none", "--rounds 0", "--rounds x", "--seconds nan", "--seconds 60", "--fast 1"] {
+        for line in [
+            "--case",
+            "--case none",
+            "--case text --case text",
+            "--rounds 0",
+            "--rounds x",
+            "--seconds nan",
+            "--seconds 60",
+            "--fast 1",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

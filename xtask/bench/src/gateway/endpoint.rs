@@ -162,7 +162,7 @@ impl Endpoint {
                 let (peer, before, start) = (self.peer.used(), cpu::used(own), Instant::now());
                 let driving = target.drive(open, start + length, Lengths::exactly(*expected));
                 let driven = within(length + GRACE, "the calls of many connections", driving).await?;
-                let elapsed = start.elapsed();
+                let elapsed = driven.end - start;
                 let used = |since: Option<Duration>| since.ok_or_else(|| Error::new("CPU times cannot be read here"));
                 let peer = used(since(peer, self.peer.used()))?;
                 Ok(Load { calls: driven.calls, elapsed, peer, own: used(since(before, cpu::used(own)))? })

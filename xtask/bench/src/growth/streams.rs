@@ -17,7 +17,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Extent, Grown, Node, largest_exponent, series};
+use super::{Extent, Grown, Node, largest_exponent, series, settle};
 use crate::{
     case::{Revision, request},
     error::{Error, within},
@@ -184,8 +184,29 @@ impl Side {
         Ok(())
     }
 
-    async fn deliver(&mut self) -> Result<f64, Error> {
-        within(GRACE, "the notifications", self.streams.deliver(&mut self.connection, &self.cause)).await
+    /// Delivers a notification to `size` streams several times. Returns the median of the seconds. The first delivery does not count.
+    async fn measure(&mut self, size: usize, rounds: usize) -> Result<f64, Error> {
+        self.grow(size).await?;
+        settle().await;
+        let mut times = Vec::new();
+        for number in 0..=rounds {
+            let delivering = self.streams.deliver(&mut self.connection, &self.cause);
+            let time = within(GRACE, "the notifications", delivering).await?;
+            times.extend((number > 0).then_some(time));
+        }
+        Ok(median(&times))
+    }
+
+    /// Measures this server while the process of another one is stopped. Then it closes its streams, because a process can have fewer
+    /// open files than both servers have streams.
+    async fn measure_beside(&mut self, other: &Self, size: usize, rounds: usize) -> Result<f64, Error> {
+        let time = {
+            let _paused = other.node.pause()?;
+            self.measure(size, rounds).await?
+        };
+        self.streams = Streams::new(self.streams.wanted);
+        settle().await;
+        Ok(time)
     }
 }
 
@@ -229,39 +250,29 @@ async fn delivered(
     mut ours: Side,
     mut bare: Option<Side>,
 ) -> Result<(Series, Vec<Figure>, Vec<Point>), Error> {
-    let mut series = series(name, title, "ms");
+    let (mut series, rounds) = (series(name, title, "ms"), extent.rounds);
     let mut bare_cost = Vec::new();
     let mut last = f64::NAN;
-    for size in extent.sizes(1, 10_000) {
-        let (mut times, mut bare_times) = (Vec::new(), Vec::new());
-        ours.grow(size).await?;
-        if let Some(bare) = &mut bare {
-            bare.grow(size).await?;
-        }
-        for number in 0..=extent.rounds {
-            let time = {
-                let _paused = bare.as_ref().map(|bare| bare.node.pause()).transpose()?;
-                ours.deliver().await?
-            };
-            let bare_time = match &mut bare {
-                Some(bare) => {
-                    let _paused = ours.node.pause()?;
-                    Some(bare.deliver().await?)
-                }
-                None => None,
-            };
-            if number > 0 {
-                times.push(time);
-                bare_times.extend(bare_time);
-            }
-        }
-        last = median(&times);
+    for (number, size) in extent.sizes(1, 10_000).into_iter().enumerate() {
         let point = |y| Point { x: size as f64, y };
+        let Some(bare) = &mut bare else {
+            last = ours.measure(size, rounds).await?;
+            series.points.push(point(last * 1e3));
+            series.cost.push(point(last));
+            continue;
+        };
+        let bare_time;
+        // The order alternates, so that a change of the machine has no direction.
+        if number % 2 == 0 {
+            last = ours.measure_beside(bare, size, rounds).await?;
+            bare_time = bare.measure_beside(&ours, size, rounds).await?;
+        } else {
+            bare_time = bare.measure_beside(&ours, size, rounds).await?;
+            last = ours.measure_beside(bare, size, rounds).await?;
+        }
         series.points.push(point(last * 1e3));
         series.cost.push(point(last));
-        if bare.is_some() {
-            bare_cost.push(point(median(&bare_times)));
-        }
+        bare_cost.push(point(bare_time));
     }
     if bare.is_some() {
         let points = bare_cost.iter().map(|point| Point { x: point.x, y: point.y * 1e3 }).collect();
