@@ -53,7 +53,7 @@ stages: builds, load, start, memory, host, gateway, growth. Without a name, all 
 --no-build omits the cold builds. --no-load selects the stage `builds` alone. --case selects the stage `load` alone.
 cases: http-1, http-32, list, text, open-32, stdio-1, stdio-64, stdio-64-gathered, stdio-list, client-1, client-32,
 client-stdio-32, auth-jwt, auth-api-key, auth-introspection, auth-dpop, auth-guesses. With --case, --peers builds the programs of
-these cases only. The stage `load` has 7 rounds of 1 s, with --quick 3 of 0.3 s, and with --publish 3 of 2 s.
+these cases only. The stage `load` has 7 rounds of 1 s, with --quick 3 of 0.3 s, and with --publish 4 of 2 s.
 --plots writes the plots of the run to a folder: speed.svg, costs.svg, and one for each series of the growth.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
 is quiet before each stage, and needs at least 3 rounds of 2 seconds. With --no-build, the page keeps the figures of its builds, and
@@ -65,7 +65,7 @@ instructions of each crate.";
 /// A machine with more busy cores is not quiet.
 const QUIET: f64 = 0.2;
 /// The longest time until a machine is quiet.
-const QUIET_LIMIT: Duration = Duration::from_secs(5 * 60);
+const QUIET_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// The interval in which the busy cores are counted.
 const QUIET_STEP: Duration = Duration::from_secs(5);
 
@@ -101,6 +101,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         true => Some((Commit::read(&folders.root, &[])?, Commit::read(&folders.root, &commit::OF_BUILDS)?)),
         false => None,
     };
+    if let Some(folder) = &options.plots {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
     let program = program(&folders)?;
     let busy = if options.publish { quiet_cores()? } else { page::busy_cores(QUIET_STEP) };
     if busy > QUIET {
@@ -154,6 +157,10 @@ impl Run {
         for (number, stage) in (1..).zip(&stages) {
             println!("\n[{number}/{}] {}", stages.len(), stage.name());
             let start = Instant::now();
+            if let Err(error) = self.check_commit() {
+                self.failures.push(format!("{}: {error:#}", stage.name()));
+                return false;
+            }
             if let Err(error) = self.stage(*stage) {
                 self.failures.push(format!("{}: {error:#}", stage.name()));
             }
@@ -163,6 +170,14 @@ impl Run {
             }
         }
         true
+    }
+
+    /// Checks that the sources of a publication are those of its start. Each stage builds programs from them.
+    fn check_commit(&self) -> Result<(), Error> {
+        let Some((commit, _)) = &self.commits else { return Ok(()) };
+        let now = Commit::read(&self.folders.root, &[])?;
+        let message = || format!("the sources have changed since the start: {commit} then, {now} now");
+        if now == *commit { Ok(()) } else { Err(Error::msg(message())) }
     }
 
     fn stage(&mut self, stage: Stage) -> Result<(), Error> {
@@ -245,6 +260,7 @@ impl Run {
 
     /// Writes the results of the stages to the page. Each stage must have written its figures.
     fn publish(&mut self) -> Result<(), Error> {
+        self.check_commit()?;
         let versions = page::versions(&self.folders.root)?;
         let (commit, commit_of_builds) = self.commits.take().unzip();
         let (builds, of_builds) = match self.kept.take() {
@@ -278,7 +294,8 @@ impl Run {
 
     fn builds(&self) -> Result<(), Error> {
         let cold = !self.options.no_build && !self.options.quick;
-        let figures = builds::measure(&self.folders, self.options.peers, cold)?;
+        let before_build = || if self.options.publish { quiet_cores().map(drop) } else { Ok(()) };
+        let figures = builds::measure(&self.folders, self.options.peers, cold, &before_build)?;
         self.record(Stage::Builds, &figures)
     }
 
@@ -349,8 +366,8 @@ mod tests {
             match expected {
                 Some((busy, wanted)) => assert_eq!((outcome.unwrap(), counts), (busy, wanted)),
                 None => {
-                    assert!(outcome.unwrap_err().to_string().contains("0.21 cores are busy after 300 s"));
-                    assert_eq!(counts, 60);
+                    assert!(outcome.unwrap_err().to_string().contains("0.21 cores are busy after 900 s"));
+                    assert_eq!(counts, 180);
                 }
             }
         }

@@ -202,6 +202,11 @@ impl Row {
         }
     }
 
+    /// Whether the cores had no common cache.
+    pub(crate) fn is_distant(&self) -> bool {
+        self.doubts.contains(&Doubt::Distant)
+    }
+
     /// The row as figures: the ratio, and each further bound of the case.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let figure = |id: &str, title: &str, value: f64, unit: &str, aim| {

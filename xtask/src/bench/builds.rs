@@ -185,8 +185,14 @@ pub(super) fn is_of_builds(figure: &Figure) -> bool {
     ids.any(|id| id == figure.id)
 }
 
-/// Counts the crates of each server. If `cold`, it measures the cold builds and the sizes too, and keeps the binaries.
-pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<Figure>, Error> {
+/// Counts the crates of each server. If `cold`, it measures the cold builds and the sizes too, and keeps the binaries. It calls `before`
+/// before each cold build.
+pub(super) fn measure(
+    folders: &Folders,
+    peers: bool,
+    cold: bool,
+    before: &dyn Fn() -> Result<(), Error>,
+) -> Result<Vec<Figure>, Error> {
     let (inputs, mut figures) = (Inputs::read(&folders.root)?, Vec::new());
     for server in &SERVERS {
         let mut packages = vec![(OURS, server.generate(folders, &inputs)?)];
@@ -201,7 +207,7 @@ pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<
             add(0, package.crates(folders)? as f64);
             if cold {
                 println!("{name}, {}: a cold build for development, and one for release", server.title);
-                let built = package.build_cold(folders, server.profile)?;
+                let built = package.build_cold(folders, server.profile, before)?;
                 add(1, built.dev.as_secs_f64());
                 add(2, built.release.as_secs_f64());
                 add(3, built.size as f64 / 1e6);
@@ -347,6 +353,9 @@ impl Package {
         let mut cargo = process::cargo(&self.dir);
         cargo.arg(command).args(&self.selection);
         process::use_own_profiles(&mut cargo, builds);
+        // Cargo builds the crates of a path with a cache for later changes, and those of a registry without it. Without the cache for all
+        // of them, the crates of this library have the builds of published crates.
+        cargo.env("CARGO_INCREMENTAL", "0");
         cargo
     }
 
@@ -371,11 +380,18 @@ impl Package {
     }
 
     /// Builds the program twice in an empty folder, and keeps the release binary.
-    fn build_cold(&self, folders: &Folders, profile: &str) -> Result<Built, Error> {
+    fn build_cold(
+        &self,
+        folders: &Folders,
+        profile: &str,
+        before: &dyn Fn() -> Result<(), Error>,
+    ) -> Result<Built, Error> {
         let builds = folders.builds();
         remove(&builds)?;
+        before()?;
         let dev = self.build(&builds, "dev")?;
         remove(&builds)?;
+        before()?;
         let release = self.build(&builds, profile)?;
         let folder = if profile == "plain" { folders.plain() } else { folders.programs() };
         let size = self.keep(&builds, profile, &folder)?;
@@ -490,6 +506,7 @@ mod tests {
         let package = Package { dir: PathBuf::from("."), name: "a".to_owned(), selection: Vec::new(), stamp };
         let cargo = package.cargo("build", Path::new("/builds"));
         let variables: Vec<_> = cargo.get_envs().filter(|(_, value)| value.is_some()).collect();
-        assert_eq!(variables, [("CARGO_TARGET_DIR".as_ref(), Some("/builds".as_ref()))]);
+        let expected = [("CARGO_INCREMENTAL", "0"), ("CARGO_TARGET_DIR", "/builds")];
+        assert_eq!(variables, expected.map(|(name, value)| (name.as_ref(), Some(value.as_ref()))));
     }
 }

@@ -36,8 +36,13 @@ impl Commit {
 
     /// Whether the files that builds follow have changed since a build of this commit.
     pub(super) fn is_outdated(&self, root: &Path) -> Result<bool, Error> {
+        // A commit that a rebase replaced does not exist in each clone.
+        let object = format!("{}^{{commit}}", self.id);
+        if self.has_changes || git(root, &["cat-file", "-e", &object], &[]).is_err() {
+            return Ok(true);
+        }
         let changed = git(root, &["diff", "--name-only", &self.id], &OF_BUILDS)?;
-        Ok(self.has_changes || !changed.trim().is_empty())
+        Ok(!changed.trim().is_empty())
     }
 }
 
@@ -96,6 +101,8 @@ mod tests {
         assert!(built.is_outdated(&root).unwrap() && Commit::read(&root, &OF_BUILDS).unwrap().has_changes);
         commit();
         assert!(built.is_outdated(&root).unwrap());
+        let unknown = Commit { id: "0123456789012345678901234567890123456789".to_owned(), has_changes: false };
+        assert!(unknown.is_outdated(&root).unwrap());
         fs::remove_dir_all(&root).unwrap();
     }
 

@@ -8,7 +8,9 @@ use lexopt::{Arg, Parser, ValueExt as _};
 use super::choices;
 
 /// The rounds of the load of a publication.
-const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
+///
+/// An even number, because each second round has the reversed order.
+const PUBLISHED: [&str; 4] = ["--rounds", "4", "--seconds", "2"];
 
 /// A part of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,9 @@ impl Options {
                         _ => choices::seconds(&value).map(drop),
                     }
                     .map_err(Error::msg)?;
+                    if flag == "--case" {
+                        choices::check_once(&value, "case", &options.load).map_err(Error::msg)?;
+                    }
                     options.load.extend([flag, value]);
                 }
                 Arg::Value(name) => {
@@ -90,6 +95,7 @@ impl Options {
                         None if options.stages == [Stage::Growth] => {
                             let name = name.string()?;
                             choices::check(&name, "series", &choices::SERIES).map_err(Error::msg)?;
+                            choices::check_once(&name, "series", &options.series).map_err(Error::msg)?;
                             options.series.push(name);
                         }
                         None => return Err(Error::msg(format!("{name:?} is not a stage: {}", names()))),
@@ -247,6 +253,8 @@ mod tests {
             "growth none",
             "--fast",
             "load load",
+            "--case text --case text",
+            "growth tools tools",
             "start --case text",
             "builds --rounds 3",
             "memory --quick",
@@ -299,8 +307,8 @@ mod tests {
     #[test]
     fn a_publication_measures_all_of_the_page() {
         for (line, rounds) in [
-            ("--publish", "3 rounds of 2 s"),
-            ("--publish --peers", "3 rounds of 2 s"),
+            ("--publish", "4 rounds of 2 s"),
+            ("--publish --peers", "4 rounds of 2 s"),
             ("--publish --rounds 7", "7 rounds of 2 s"),
             ("--seconds 2.5 --publish --rounds 7", "7 rounds of 2.5 s"),
         ] {

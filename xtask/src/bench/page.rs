@@ -305,7 +305,20 @@ fn table(results: &Results) -> String {
     text + &legend(&figures)
 }
 
-/// The least and the largest ratio of the rounds, and the ratio of the CPU times.
+/// The form of each library that made the most calls, if the library has several forms.
+fn fastest_forms(figure: &Figure) -> String {
+    let forms = LIBRARIES.map(|library| {
+        let is_of = |form: &str| form == library || form.starts_with(&format!("{library}, "));
+        let measured: Vec<_> = figure.rates.iter().filter(|(form, _)| is_of(form)).collect();
+        let (form, _) = measured.iter().max_by(|(_, first), (_, second)| first.total_cmp(second))?;
+        let name = form.strip_prefix(&format!("{library}, ")).unwrap_or("first form");
+        (measured.len() > 1).then(|| format!("{library}: {name}"))
+    });
+    let forms: Vec<String> = forms.into_iter().flatten().collect();
+    if forms.is_empty() { DASH.to_owned() } else { forms.join("; ") }
+}
+
+/// The least and the largest ratio of the rounds, the ratio of the CPU times, and the forms of the other libraries.
 fn of_rounds(results: &Results) -> String {
     let figures = ordered(results.figures.iter().filter(|figure| !is_growth(figure)));
     let rows: Vec<String> = figures
@@ -314,14 +327,15 @@ fn of_rounds(results: &Results) -> String {
             let (least, most) = figure.spread?;
             let cpu = figure.cpu.map_or_else(|| DASH.to_owned(), number);
             let revision = figure.revision.as_deref().unwrap_or(DASH);
-            let (title, value) = (&figure.title, number(figure.value));
-            Some(format!("| {title} | {revision} | {value} | {} to {} | {cpu} |\n", number(least), number(most)))
+            let (title, value, forms) = (&figure.title, number(figure.value), fastest_forms(figure));
+            let (least, most) = (number(least), number(most));
+            Some(format!("| {title} | {revision} | {value} | {least} to {most} | {cpu} | {forms} |\n"))
         })
         .collect();
     if rows.is_empty() {
         return format!("The results of {} contain no ratios of single rounds.\n", results.date);
     }
-    let head = "| measured | revision | median | rounds | CPU |\n|---|---|---|---|---|\n";
+    let head = "| measured | revision | median | rounds | CPU | fastest forms |\n|---|---|---|---|---|---|\n";
     head.to_owned() + &rows.concat()
 }
 
@@ -369,7 +383,10 @@ pub(super) fn explained(figures: &[&Figure]) -> Vec<String> {
             "the cores of the servers and of the load had no common cache, so large responses were slower",
         ),
         (Doubt::Late, "the late work of a program did not end before its round"),
-        (Doubt::Incomplete, "a program of another library failed, and its value is missing"),
+        (
+            Doubt::Incomplete,
+            "a form of another library failed, so the value of this library is missing, or that of another form",
+        ),
     ];
     let shown = doubts.into_iter().filter(|(doubt, _)| figures.iter().any(|figure| figure.doubts.contains(doubt)));
     let doubts = shown.map(|(doubt, meaning)| format!("{}: {meaning}", doubt.mark()));
@@ -441,7 +458,7 @@ mod tests {
     }
 
     /// The entries of "Missed aims", with the starts of the ids of their figures.
-    const ENTRIES: [(&[&str], &str); 14] = [
+    const ENTRIES: [(&[&str], &str); 18] = [
         (&["stdio-list"], "Lists over stdio"),
         (&["http-"], "Echoes over HTTP"),
         (&["list"], "List of 1,000 tools over HTTP"),
@@ -455,6 +472,10 @@ mod tests {
         (&["dev-", "release-"], "Cold builds"),
         (&["start-", "idle-server"], "Cold start and resident memory"),
         (&["open-stream"], "An open GET stream"),
+        (&["idle-session"], "An idle session"),
+        (&["growth-sessions", "growth-tasks"], "Calls beside idle sessions and stored tasks"),
+        (&["growth-tools"], "Calls of a server with many tools"),
+        (&["growth-connections", "growth-payload"], "Echoes over many connections, and large results"),
         (&["growth-streams", "growth-subscriptions"], "Notification of many streams"),
     ];
 
@@ -487,6 +508,8 @@ mod tests {
             figure.revision = Some(revision.to_owned());
             figure.peers.insert("rmcp".to_owned(), rmcp);
             figure.rates.insert("bare".to_owned(), value * 10_000.0);
+            figure.rates.insert("rmcp".to_owned(), 3_000.0);
+            figure.rates.insert("rmcp, one thread".to_owned(), if doubts.is_empty() { 2_000.0 } else { 4_000.0 });
             figure.doubts = doubts.to_vec();
             figure.cpu = Some(value - 0.02);
             figure.spread = Some((value - 0.05, value + 0.1));
@@ -513,7 +536,8 @@ mod tests {
         assert!(text.contains("| start | 3.00 ms | – | – | – | 1.60 | – |"), "{text}");
         assert!(growth(&results.figures).contains("| growth | 1.00 | ≤ 1.15 |"));
         let text = of_rounds(&results);
-        let rows = "| HTTP echo | 2025-11-25 | 0.90 | 0.85 to 1.00 | 0.88 |\n| HTTP echo | 2026-07-28 | 0.70 | 0.65 to 0.80 | 0.68 |\n";
+        let rows = "| HTTP echo | 2025-11-25 | 0.90 | 0.85 to 1.00 | 0.88 | rmcp: one thread |\n\
+                    | HTTP echo | 2026-07-28 | 0.70 | 0.65 to 0.80 | 0.68 | rmcp: first form |\n";
         assert!(text.ends_with(rows), "{text}");
         let before = Results { figures: Vec::new(), ..results };
         assert!(of_rounds(&before).contains("no ratios of single rounds"));

@@ -12,9 +12,9 @@ use super::{
 
 /// The names of the programs in the order of their colors.
 const NAMES: [&str; 4] = ["ours", "rmcp", "tower-mcp", "bare"];
-const WIDTH: f64 = 1040.0;
+const WIDTH: f64 = 1110.0;
 const LABELS: f64 = 340.0;
-const RIGHT: f64 = 300.0;
+const RIGHT: f64 = 380.0;
 const TOP: f64 = 66.0;
 const BAR: f64 = 13.0;
 /// The height of the two lines of a label.
@@ -209,7 +209,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::bench::figure::Curve;
+    use crate::bench::figure::{Curve, Doubt};
 
     #[test]
     fn a_run_has_the_plots_of_its_values() {
@@ -247,7 +247,7 @@ mod tests {
     fn bars_show_each_program_of_a_figure() {
         let mut figure = Figure::new("a", "HTTP echo", 0.5, "", Aim::None);
         figure.peers.insert("rmcp".to_owned(), 0.25);
-        figure.doubts.push(crate::bench::figure::Doubt::Limited);
+        figure.doubts.push(Doubt::Limited);
         let text = bars("speed", &[&figure], true);
         let explanation = "(limited): the load, or the server";
         for part in ["HTTP echo", ">0.50 (limited)<", ">0.25<", "ours", "rmcp", "class=\"limit\"", explanation] {
@@ -271,7 +271,7 @@ mod tests {
         let figure = |title: &str, value, unit: &str| {
             let mut figure = Figure::new("a", title, value, unit, Aim::AtLeast(0.9));
             (figure.revision, figure.cpu) = (Some("2026-07-28".to_owned()), Some(0.25));
-            figure.doubts = vec![crate::bench::figure::Doubt::Limited, crate::bench::figure::Doubt::Distant];
+            figure.doubts = vec![Doubt::Limited, Doubt::Disturbed, Doubt::Distant];
             figure
         };
         let ratios = [figure("stdio echo, 64 calls at once, gathered", 0.89, "")];
