@@ -1,6 +1,8 @@
 //! The errors of the host, as errors for the clients of a gateway.
 
-use mcp_protocol::{CallToolResult, ErrorCode, Excerpt, ProtocolVersion, RpcError};
+use std::{borrow::Cow, error::Error as _};
+
+use mcp_protocol::{CallToolResult, ErrorChain, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use mcp_server_core::source::{SourceOutcome, SourceResult};
 use serde_json::{Value, json};
 
@@ -15,6 +17,8 @@ pub(super) enum Fault {
         server: Box<str>,
         name: Box<str>,
         error: mcp_client::Error,
+        /// A repetition of the request can repeat its effect.
+        has_effect: bool,
     },
     Rpc(RpcError),
     /// The policies hide the item from the client, for which it is unknown.
@@ -37,7 +41,7 @@ impl From<Fault> for RpcError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Call(error) => rpc_error(&error),
-            Fault::Request { server, name, error } => failed(&server, &name, &error),
+            Fault::Request { server, name, error, has_effect } => failed(&server, &name, &error, has_effect),
             Fault::Rpc(error) => error,
             Fault::Hidden => RpcError::invalid_params("the item is unknown"),
         }
@@ -45,6 +49,14 @@ impl From<Fault> for RpcError {
 }
 
 impl Fault {
+    /// Returns the fault of a request whose repetition can repeat its effect.
+    pub(super) fn with_effect(self) -> Self {
+        match self {
+            Self::Request { server, name, error, .. } => Self::Request { server, name, error, has_effect: true },
+            fault => fault,
+        }
+    }
+
     /// Whether the server answered the request, with an error.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self, Self::Request { error, .. } if error.rpc().is_some())
@@ -66,7 +78,7 @@ pub(super) fn of_request(server: &str, name: impl Into<Box<str>>, error: mcp_cli
         let text = format!("the server {server:?} does not support the request: {error}");
         return RpcError::new(ErrorCode::METHOD_NOT_FOUND, text).with_data(json!({ "server": server })).into();
     }
-    Fault::Request { server: server.into(), name: name.into(), error }
+    Fault::Request { server: server.into(), name: name.into(), error, has_effect: false }
 }
 
 /// Returns the fault of a subscription at a server that runs. The client can subscribe again.
@@ -75,9 +87,12 @@ pub(super) fn of_subscription(server: &str, reason: &'static str) -> Fault {
     RpcError::internal(reason).with_data(json!({ "server": server, "retryable": true })).into()
 }
 
+/// The status of a server that did not run the request, because its client sends too many.
+const TOO_MANY_REQUESTS: u16 = 429;
+
 /// Returns the error of a request to a server for a client. Errors of the server pass unchanged. The reasons of the gateway stay in its
 /// log.
-fn failed(server: &str, name: &str, failed: &mcp_client::Error) -> RpcError {
+fn failed(server: &str, name: &str, failed: &mcp_client::Error, has_effect: bool) -> RpcError {
     match failed.rpc() {
         Some(error) if is_of_transport(error.code) => {
             tracing::warn!(server, name, %error, "a server answered with an error of the protocol");
@@ -86,14 +101,21 @@ fn failed(server: &str, name: &str, failed: &mcp_client::Error) -> RpcError {
         }
         Some(error) => error.clone(),
         None => {
-            tracing::warn!(server, name, error = %failed, "a request of a server failed");
-            let kind = match (failed.is_timeout(), failed.is_invalid_response()) {
-                (true, _) => "the server did not answer in time",
-                (_, true) => "the answer of the server is not valid",
-                _ if failed.is_unauthorized() => "the server did not accept the credentials of the request",
-                _ => "the connection to the server failed",
+            tracing::warn!(server, name, error = %ErrorChain::new(failed), "a request of a server failed");
+            let kind: Cow<'_, str> = match (failed.is_timeout(), failed.is_invalid_response()) {
+                (true, _) => "the server did not answer in time".into(),
+                (_, true) => "the answer of the server is not valid".into(),
+                _ if failed.is_unauthorized() => "the server did not accept the credentials of the request".into(),
+                _ if failed.is_too_large() => match failed.source() {
+                    Some(limit) => format!("the answer of the server is too large: {limit}").into(),
+                    None => format!("the answer of the server is too large: {failed}").into(),
+                },
+                _ => "the connection to the server failed".into(),
             };
-            RpcError::internal(kind).with_data(json!({ "server": server, "retryable": failed.is_retryable() }))
+            let is_refused = failed.http_status() == Some(TOO_MANY_REQUESTS);
+            let has_run = has_effect && failed.was_sent() && !is_refused;
+            let is_retryable = failed.is_retryable() && !has_run;
+            RpcError::internal(kind).with_data(json!({ "server": server, "retryable": is_retryable }))
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Outgoing {
     pub(super) responses: Option<(JsonObject, Option<String>)>,
     /// Whether the call may become a task for the client. `None`: the gateway waits for the result of a task.
     pub(super) task: Option<bool>,
+    /// A repetition of the request can repeat its effect.
+    pub(super) has_effect: bool,
 }
 
 /// The capabilities that a client declares.
@@ -179,6 +181,7 @@ async fn send(
         }
         Err(error) => {
             let fault = reached.fault(name, error);
+            let fault = if outgoing.has_effect { fault.with_effect() } else { fault };
             Err(match client.waiting() {
                 Some(call) => pages.of_fault(fault, &reached.client, &call),
                 None => fault,

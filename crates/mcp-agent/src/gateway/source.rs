@@ -269,6 +269,17 @@ impl Core {
         (!self.hides(&slot, || views::input(kind, item), principal)).then(|| item.definition.clone())
     }
 
+    /// Whether a repetition of a request can repeat its effect. The hints of a tool allow a repetition.
+    fn has_effect(&self, call: &SourceCall, server: &str) -> bool {
+        if call.method() != method::CallTool::NAME {
+            return false;
+        }
+        let merged = self.newest_merged();
+        let tool = merged.tools.get(call.name()).filter(|item| *item.server == *server);
+        let hints = tool.and_then(|item| item.tool.as_ref()?.tool().annotations.as_ref());
+        !hints.is_some_and(|hints| hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true))
+    }
+
     /// Returns the error of a read or a subscription for the client.
     fn error_of_read(&self, call: &SourceCall, fault: Fault) -> RpcError {
         let uri = call.name();
@@ -424,7 +435,8 @@ impl<'a> Incoming<'a> {
             params.remove(member);
         }
         let task = ask_for_task(call, &mut params, &negotiated);
-        let outgoing = Outgoing { name: name.into(), params: params.write(), meta, responses, task };
+        let has_effect = core.has_effect(call, &reached.server);
+        let outgoing = Outgoing { name: name.into(), params: params.write(), meta, responses, task, has_effect };
         core.relay(call, downstream, reached, outgoing).await
     }
 }

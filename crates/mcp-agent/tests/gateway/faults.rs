@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_agent::{Gateway, Host};
 use mcp_client::{Client, Reconnect};
-use mcp_protocol::{LoggingLevel, RpcError};
+use mcp_protocol::{LoggingLevel, ProtocolVersion, RpcError};
 use mcp_server::prelude::*;
 use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::common::{REVISIONS, SOON, beside_healthy, cells, client, connect, gateway, scripted};
+use crate::common::{Pipe, REVISIONS, SOON, beside_healthy, cells, client, connect, gateway, scripted};
 
 fn text(text: &str) -> Reply {
     Reply::result(json!({ "content": [{ "type": "text", "text": text }] }))
@@ -118,6 +118,54 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
         let read = changing.seen_of("tools/list").len();
         assert!((1..20).contains(&read), "{version}: the list was read {read} times");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_the_server_can_have_received_is_retryable_only_with_the_hints_of_its_tool() {
+    let tool =
+        |name: &str, hints: Value| json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": hints });
+    let tools = json!({ "tools": [
+        tool("pay", json!({})),
+        tool("pay_again", json!({ "readOnlyHint": false, "idempotentHint": false })),
+        tool("read", json!({ "readOnlyHint": true })),
+        tool("put", json!({ "idempotentHint": true })),
+    ] });
+    for version in REVISIONS {
+        let closing = ScriptedServer::for_revision(ProtocolVersion::V2025_11_25)
+            .on("notifications/initialized", Reply::silence())
+            .on("tools/list", Reply::result(tools.clone()))
+            .on("tools/call", Reply::close());
+        let reconnect = Reconnect::default().first(Duration::from_millis(10));
+        let host =
+            Host::builder("gateway", "1").reconnect(reconnect).server("s", closing.clone()).start().await.unwrap();
+        let server = Gateway::builder(host).build().unwrap().versions([version]).build();
+        let client = client().connect(&server).await.unwrap();
+        for (name, calls, is_retryable) in
+            [("pay", 1, false), ("pay_again", 1, false), ("read", 3, true), ("put", 3, true)]
+        {
+            let before = closing.seen_of("tools/call").len();
+            let error = call(&client, &format!("s__{name}")).await.unwrap_err();
+            assert_eq!(
+                error.data,
+                Some(json!({ "server": "s", "retryable": is_retryable })),
+                "{version} {name}: {error}"
+            );
+            assert_eq!(closing.seen_of("tools/call").len() - before, calls, "{version} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_too_large_answer_has_the_limit_in_its_error() {
+    let large = Server::builder("s", "1").tool(tool("t", async || "x".repeat(17 << 20))).build();
+    let host = Host::builder("gateway", "1").server("s", Pipe::new(large)).start().await.unwrap();
+    let client = connect(Gateway::builder(host), REVISIONS[1]).await;
+    let error = call(&client, "s__t").await.unwrap_err();
+    assert_eq!(
+        error.message,
+        "the answer of the server is too large: a message is longer than the limit of 16777216 bytes"
+    );
+    assert_eq!(error.data, Some(json!({ "server": "s", "retryable": false })));
 }
 
 #[tokio::test]
