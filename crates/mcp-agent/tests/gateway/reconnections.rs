@@ -19,7 +19,7 @@ use mcp_server::prelude::*;
 use serde_json::json;
 use tokio::{
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::common::{Pipe, SOON, cells, client};
@@ -30,7 +30,10 @@ struct Breaking(Pipe, Arc<AtomicBool>);
 
 impl Breaking {
     fn new(version: ProtocolVersion) -> Self {
-        let server = Server::builder("s", "1").versions([version]).tool(tool("t", async || "done")).build();
+        Self::of(Server::builder("s", "1").versions([version]).tool(tool("t", async || "done")).build())
+    }
+
+    fn of(server: Server) -> Self {
         Self(Pipe::new(server), Arc::default())
     }
 
@@ -100,6 +103,26 @@ async fn a_call_at_the_end_of_a_reconnection_can_be_repeated() {
             }
         });
         repeated.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_lost_server_is_a_part_of_the_time_without_progress() {
+    for (down, up) in cells() {
+        let silent = tool("t", std::future::pending::<&'static str>).read_only();
+        let server = Breaking::of(Server::builder("s", "1").versions([up]).tool(silent).build());
+        let reconnect = Reconnect::default().attempts(100);
+        let host = Host::builder("gateway", "1").reconnect(reconnect).server("s", server.clone());
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let began = Instant::now();
+        let call = tokio::spawn(user.call_tool("s__t", ()).idle_timeout(SOON * 10).into_future());
+        sleep(Duration::from_secs(20)).await;
+        server.set_broken(true);
+        let error = timeout(SOON * 10, call).await.unwrap().unwrap().unwrap_err().rpc().unwrap().clone();
+        let lasted = began.elapsed().as_secs();
+        assert!((59..=61).contains(&lasted), "{down} to {up}: {lasted} s, {error}");
+        assert_eq!(error.data, Some(json!({ "server": "s", "retryable": true })), "{down} to {up}");
     }
 }
 

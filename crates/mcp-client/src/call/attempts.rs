@@ -274,7 +274,9 @@ async fn reach(core: &ClientCore, options: &mut CallOptions) -> Result<Arc<Conne
 }
 
 async fn wait_for_connection(core: &ClientCore, options: &mut CallOptions) -> Result<Arc<Connection>, Error> {
-    let limit = match (options.idle_timeout, options.total_timeout) {
+    // The wait is a part of the time without activity.
+    let idle = options.idle_timeout.map(|idle| idle.saturating_sub(options.quiet));
+    let limit = match (idle, options.total_timeout) {
         (Some(idle), Some(total)) => idle.min(total),
         (Some(limit), None) | (None, Some(limit)) => limit,
         (None, None) => return core.connections.connection().await,

@@ -17,6 +17,8 @@ pub(crate) type ProgressCallback = Box<dyn FnMut(ProgressParams) + Send>;
 pub(crate) struct CallOptions {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) total_timeout: Option<Duration>,
+    /// The time without activity of the server before the end of the last attempt.
+    pub(crate) quiet: Duration,
     pub(crate) wants_progress: bool,
     pub(crate) on_progress: Option<ProgressCallback>,
     pub(crate) log_level: Option<LoggingLevel>,

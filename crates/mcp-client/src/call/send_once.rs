@@ -138,6 +138,7 @@ pub(super) async fn send_once(
         }
     };
     spend(options, started.elapsed(clocks));
+    options.quiet = last_activity.elapsed(clocks);
     Ok((outcome, guard))
 }
 
