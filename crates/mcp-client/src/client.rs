@@ -53,12 +53,14 @@ pub struct QuestionState {
     pub has_asked: bool,
     /// No running or cancelled call can cause an input request.
     pub is_free: bool,
+    /// An input request failed, because several calls can have caused it.
+    pub has_failed: bool,
 }
 
 impl Default for QuestionState {
     /// The state of a client without a connection.
     fn default() -> Self {
-        Self { names_calls: false, has_asked: false, is_free: true }
+        Self { names_calls: false, has_asked: false, is_free: true, has_failed: false }
     }
 }
 
@@ -206,7 +208,7 @@ impl Client {
         let Some(connection) = self.core().connections.current() else { return QuestionState::default() };
         let names_calls = self.version().is_stateless() || connection.sender.has_request_streams();
         let (has_asked, is_free) = connection.pending.unnamed_questions();
-        QuestionState { names_calls, has_asked, is_free }
+        QuestionState { names_calls, has_asked, is_free, has_failed: connection.pending.has_failed_question() }
     }
 
     /// Closes the connection and opens another one. Running calls fail as if the connection was lost, later ones wait.

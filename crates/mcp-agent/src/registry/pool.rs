@@ -103,8 +103,12 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if self.is_askable {
             self.connection.askable.fetch_sub(1, Ordering::AcqRel);
-            if self.connection.questions().has_asked {
+            let questions = self.connection.questions();
+            if questions.has_asked {
                 self.server.asks.store(true, Ordering::Release);
+            }
+            if questions.has_failed {
+                self.server.report_failed_question();
             }
         }
         self.active = None;

@@ -47,6 +47,8 @@ pub(crate) struct Slot {
     pub(super) released: Notify,
     /// The server sends input requests that do not name their calls.
     pub(super) asks: AtomicBool,
+    /// An input request failed, because several calls can have caused it.
+    pub(super) has_failed_question: AtomicBool,
     /// The running calls of this connection whose callers can be asked.
     pub(super) askable: AtomicUsize,
     #[cfg(feature = "gateway")]
@@ -127,6 +129,10 @@ pub(crate) struct Unavailable {
     pub(crate) token_fault: Option<TokenFault>,
 }
 
+/// The cause of a failed input request, and its remedy.
+const SEVERAL_CALLS: &str =
+    "several calls can have caused it: `\"asks\": true` in the entry of the server prevents this";
+
 impl Link {
     fn unavailable(&self) -> Unavailable {
         let retry_in = self.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
@@ -187,6 +193,7 @@ impl Slot {
             last_declared: Mutex::default(),
             released: Notify::new(),
             asks: AtomicBool::new(options.asks),
+            has_failed_question: AtomicBool::new(false),
             askable: AtomicUsize::new(0),
             #[cfg(feature = "gateway")]
             sessions: Sessions::default(),
@@ -306,7 +313,11 @@ impl Slot {
     }
 
     pub(super) fn diagnostics(&self) -> Vec<String> {
-        self.link.borrow().diagnostics.clone()
+        let mut diagnostics = self.link.borrow().diagnostics.clone();
+        if self.has_failed_question.load(Ordering::Acquire) {
+            diagnostics.push(format!("an input request failed, because {SEVERAL_CALLS}"));
+        }
+        diagnostics
     }
 
     pub(crate) fn error(&self) -> Option<Error> {
@@ -326,6 +337,13 @@ impl Slot {
     /// Lets the server start.
     pub(crate) fn wake(&self) {
         self.wanted.notify_one();
+    }
+
+    /// Reports once that an input request failed.
+    pub(super) fn report_failed_question(&self) {
+        if !self.has_failed_question.swap(true, Ordering::AcqRel) {
+            tracing::warn!(server = &*self.name, reason = SEVERAL_CALLS, "an input request of a server failed");
+        }
     }
 
     /// Returns the client of the server, within a time limit. Starts the server if it does not run.

@@ -144,6 +144,8 @@ async fn the_host_learns_from_the_first_question_and_rejects_a_question_of_sever
     };
     assert!(results.iter().all(is_safe), "a question reached another user: {results:?}");
     assert!(results.iter().any(|(name, result)| result.as_ref().ok() != Some(name)), "{results:?}");
+    let diagnostics = host.status("s").unwrap().diagnostics;
+    assert!(diagnostics.len() == 1 && diagnostics[0].contains("`\"asks\": true`"), "{diagnostics:?}");
     assert_eq!(server.connections(), 2);
     for (name, result) in call_together(&host, 2, &alone).await {
         assert_eq!(result.unwrap(), name);
