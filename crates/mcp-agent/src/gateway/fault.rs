@@ -133,8 +133,8 @@ fn rpc_error(error: &CallError) -> RpcError {
             }
             // A server that is ready lacks only a connection for this client. The reason can contain details of the host.
             let text = match state {
-                ServerState::Ready => {
-                    format!("no connection to the server {server:?} was free for this client in time")
+                ServerState::Ready | ServerState::Degraded => {
+                    format!("no connection to the server {server:?} is free for this client")
                 }
                 ServerState::NeedsLogin => {
                     format!("the server {server:?} needs a login of the operator of the gateway")
@@ -222,13 +222,15 @@ mod tests {
 
     #[test]
     fn only_a_server_that_can_become_available_without_the_operator_is_worth_a_repetition() {
-        use ServerState::{Failed, NeedsApproval, NeedsLogin, Starting, Stopped};
+        use ServerState::{Degraded, Failed, NeedsApproval, NeedsLogin, Ready, Starting, Stopped};
         for (state, is_retryable, text) in [
             (NeedsLogin, false, "the server \"s\" needs a login of the operator of the gateway"),
             (NeedsApproval, false, "the server \"s\" needs an approval of the operator of the gateway"),
             (Failed, true, "the server \"s\" is not available (failed)"),
             (Starting, true, "the server \"s\" is not available (starting)"),
             (Stopped, true, "the server \"s\" is not available (stopped)"),
+            (Ready, true, "no connection to the server \"s\" is free for this client"),
+            (Degraded, true, "no connection to the server \"s\" is free for this client"),
         ] {
             let (server, reason) = ("s".to_owned(), Some("the issuer is https://idp.internal".to_owned()));
             let retry_in = Some(Duration::from_secs(1));

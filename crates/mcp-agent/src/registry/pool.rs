@@ -161,16 +161,19 @@ impl Slot {
             _ => {
                 let left = limit.saturating_sub(began.elapsed());
                 let leased = Box::pin(timeout(left, self.lease(registry, caller, &key))).await;
-                leased.unwrap_or_else(|_| Err(self.all_in_use(limit)))?
+                leased.unwrap_or_else(|_| Err(self.all_in_use(&key, limit)))?
             }
         };
         let client = lease.connection.client_within(limit.saturating_sub(began.elapsed())).await?;
         Ok((lease, client))
     }
 
-    fn all_in_use(&self, limit: Duration) -> Unavailable {
-        let (all, of_principal) = (self.max_connections(), self.options.max_connections_of_principal());
-        let bounds = format!("at most {all}, and {of_principal} of a principal");
+    fn all_in_use(&self, key: &ConnectionKey, limit: Duration) -> Unavailable {
+        let mut bounds = format!("at most {}", self.max_connections());
+        // Callers without a principal have no limit of their own.
+        if key.principal.is_some() {
+            bounds.push_str(&format!(", and {} of a principal", self.options.max_connections_of_principal()));
+        }
         let reason = format!("its connections were in use for {} ({bounds})", Rounded(limit));
         Unavailable { reason: Some(reason), ..self.unavailable() }
     }
@@ -284,7 +287,7 @@ impl Slot {
         let mut pool = self.pool.lock();
         // An approval is for the definition, so it is for all connections.
         if self.stop.is_cancelled() || self.state() == ServerState::NeedsApproval {
-            return Err(self.unavailable());
+            return Err(self.unavailable_after_close());
         }
         pool.connections.retain(|(_, connection)| !connection.ended.is_cancelled());
         let is_alone = caller.can_be_asked() && self.learn_asks(&pool);

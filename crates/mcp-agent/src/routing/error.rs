@@ -57,8 +57,8 @@ pub enum CallError {
     /// A policy, a person or a changed definition refuses the call. The call was not sent.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The server does not run.
-    #[error("the server {server} is not available ({state}){}", details(reason.as_deref(), *retry_in))]
+    /// The server does not run. If its state is `Ready`, it has no free connection for the caller.
+    #[error("{}{}", unavailable(server, *state), details(reason.as_deref(), *retry_in))]
     Unavailable {
         /// The name of the server.
         server: String,
@@ -142,6 +142,14 @@ impl CallError {
             Self::Client { error, .. } => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Returns the text about a server that a caller cannot reach.
+fn unavailable(server: &str, state: ServerState) -> String {
+    match state {
+        ServerState::Ready | ServerState::Degraded => format!("no connection to the server {server} is free"),
+        state => format!("the server {server} is not available ({state})"),
     }
 }
 

@@ -192,10 +192,14 @@ async fn a_call_waits_for_a_connection_within_its_limit() {
     upstream.wait_for("tools/call", 2).await;
     let limited = of_principal("eve").call("s:t", ()).timeout(Duration::from_millis(50));
     let full = timeout(TEST_TIMEOUT, limited.into_future()).await.unwrap().unwrap_err();
-    assert!(
-        full.to_string().contains("its connections were in use for 50ms (at most 2, and 1 of a principal)"),
-        "{full}"
-    );
+    let expected =
+        "no connection to the server s is free: its connections were in use for 50ms (at most 2, and 1 of a principal)";
+    assert_eq!(full.to_string(), expected);
+    // The limit of a principal does not hold for callers without one.
+    let anonymous = host.for_caller(Caller::new().capabilities(elicits()));
+    let full = timeout(TEST_TIMEOUT, anonymous.call("s:t", ()).timeout(Duration::from_millis(50)).into_future());
+    let full = full.await.unwrap().unwrap_err();
+    assert!(full.to_string().ends_with("were in use for 50ms (at most 2)"), "{full}");
     let third = tokio::spawn(of_principal("eve").call("s:t", ()).into_future());
     second.abort();
     assert!(second.await.unwrap_err().is_cancelled());
