@@ -10,8 +10,8 @@ use serde_json::{
 use super::{ItemKind, members::Members, names::Names};
 use crate::{CatalogTool, catalog::ServerTasks};
 
-/// The metadata of tools that contains the URI of a user interface.
-const UI_KEYS: [&str; 2] = ["ui/resourceUri", "openai/outputTemplate"];
+/// The metadata of tools and of their results that contains the URI of a user interface.
+pub(super) const UI_KEYS: [&str; 2] = ["ui/resourceUri", "openai/outputTemplate"];
 
 /// Returns the definition of a tool for clients.
 pub(super) fn of_tool(tool: &CatalogTool, key: &str, names: Names, tasks: ServerTasks) -> Option<SourceDefinition> {

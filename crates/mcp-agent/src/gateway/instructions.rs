@@ -6,6 +6,7 @@ use mcp_protocol::start_of;
 use parking_lot::Mutex;
 
 use super::Core;
+use crate::characters::{Characters, strip};
 
 /// The largest size of the text with its headings, in bytes. Each server has the same share.
 const BUDGET: usize = 16_000;
@@ -31,12 +32,13 @@ impl Core {
         let is_of_caller = |server: &str| Arc::ptr_eq(&lists, merged.lists()) || lists.has_items_of_server(server);
         let is_visible = |server: &str| merged.serves(server) && is_of_caller(server);
         let slots = self.host.shared().registry.slots();
+        let characters = self.host.shared().registry.settings.characters;
         let mut known = self.instructions.known.lock();
         known.retain(|name, _| slots.iter().any(|slot| slot.name == *name));
         for slot in &slots {
             let Some(client) = slot.listing_client() else { continue };
             let negotiated = client.negotiated();
-            let Some(text) = negotiated.instructions.as_deref().map(kept) else {
+            let Some(text) = negotiated.instructions.as_deref().map(|text| shown(text, characters)) else {
                 known.remove(&slot.name);
                 continue;
             };
@@ -55,6 +57,15 @@ impl Core {
 fn kept(text: &str) -> &str {
     // A character has at most four bytes.
     start_of(text, BUDGET + 4)
+}
+
+/// Returns the part of a text that the gateway stores, as models receive it.
+fn shown(text: &str, characters: Characters) -> String {
+    match characters {
+        // Characters without a visible form need no room. The work for a long text is bounded.
+        Characters::Strip => kept(&strip(start_of(text, 4 * BUDGET))).to_owned(),
+        Characters::Flag => kept(text).to_owned(),
+    }
 }
 
 /// Returns the texts of the servers as one text that fits into the budget.

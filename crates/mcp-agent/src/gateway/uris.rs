@@ -1,11 +1,11 @@
-//! The URIs in results: resource links, embedded resources, and the contents of reads.
+//! The URIs in results: resource links, embedded resources, the contents of reads, and user interfaces.
 
 use std::{borrow::Cow, sync::LazyLock};
 
 use mcp_protocol::{MemberFinder, Method as _, method};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::members::Members;
+use super::{definition::UI_KEYS, members::Members};
 
 /// A changed value; `None` for an unchanged one. The error is that of an object with a member twice, of which a client could read the
 /// URI that stays.
@@ -16,12 +16,20 @@ type Changed = serde_json::Result<Option<Box<RawValue>>>;
 /// # Errors
 /// If an object that can contain a URI has a member twice.
 pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
-    if !URI.may_have(result) {
+    let has_ui = method == method::CallTool::NAME && may_have_ui(result);
+    if !has_ui && !URI.may_have(result) {
         return Ok(None);
     }
     let mut members: Members<'_> = serde_json::from_slice(result)?;
     let changed = match method {
-        method::CallTool::NAME => change_list(&mut members, "content", |block| in_block(block, rename)),
+        method::CallTool::NAME => {
+            let meta = members.get("_meta").filter(|_| has_ui).map(|meta| in_meta(meta, rename)).transpose()?.flatten();
+            let has_changed = meta.is_some();
+            if let Some(meta) = meta {
+                members.set("_meta", &meta);
+            }
+            Ok(change_list(&mut members, "content", |block| in_block(block, rename))? || has_changed)
+        }
         method::GetPrompt::NAME => change_list(&mut members, "messages", |message| in_message(message, rename)),
         method::ReadResource::NAME => change_list(&mut members, "contents", |contents| in_contents(contents, rename)),
         _ => Ok(false),
@@ -31,6 +39,14 @@ pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'
 
 /// JSON that cannot contain a member `uri` is not parsed.
 static URI: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("uri"));
+
+/// Whether the metadata of a result can contain the URI of a user interface.
+fn may_have_ui(result: &[u8]) -> bool {
+    static META: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("_meta"));
+    static UI: LazyLock<[MemberFinder; 3]> =
+        LazyLock::new(|| [UI_KEYS[0], UI_KEYS[1], "resourceUri"].map(MemberFinder::new));
+    META.may_have(result) && UI.iter().any(|finder| finder.may_have(result))
+}
 
 /// Changes the entries of a list. Returns false if no entry changes.
 fn change_list(
@@ -64,11 +80,39 @@ fn in_block(block: &RawValue, rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> C
     }
 }
 
-fn in_contents(contents: &RawValue, rename: impl Fn(&str) -> Cow<'_, str>) -> Changed {
-    change_member(contents, "uri", |uri| match serde_json::from_str::<String>(uri.get()) {
+fn in_contents(contents: &RawValue, rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
+    change_member(contents, "uri", |uri| in_uri(uri, rename))
+}
+
+fn in_uri(uri: &RawValue, rename: impl Fn(&str) -> Cow<'_, str>) -> Changed {
+    match serde_json::from_str::<String>(uri.get()) {
         Ok(uri) => to_raw_value(&*rename(&uri)).map(Some),
         Err(_) => Ok(None),
-    })
+    }
+}
+
+fn in_meta(meta: &RawValue, rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
+    if !meta.get().starts_with('{') {
+        return Ok(None);
+    }
+    let mut members = Members::read(meta.get())?;
+    let mut has_changed = false;
+    for key in UI_KEYS {
+        if let Some(uri) = members.get(key).map(|uri| in_uri(uri, rename)).transpose()?.flatten() {
+            members.set(key, &uri);
+            has_changed = true;
+        }
+    }
+    let ui = members.get("ui").filter(|ui| ui.get().starts_with('{'));
+    if let Some(mut ui) = ui.map(|ui| Members::read(ui.get())).transpose()?
+        && let Some(uri) = ui.get("resourceUri").map(|uri| in_uri(uri, rename)).transpose()?.flatten()
+    {
+        ui.set("resourceUri", &uri);
+        let ui = ui.write();
+        members.set("ui", &ui);
+        has_changed = true;
+    }
+    Ok(has_changed.then(|| members.write()))
 }
 
 /// Changes one member of an object.
@@ -118,6 +162,16 @@ mod tests {
             [format!(r#"{{"content":[{text}]}}"#), r#"{"content":[]}"#.into(), r#"{"content":{"uri":1}}"#.into()]
         {
             assert_eq!(renamed("tools/call", &unchanged), None, "{unchanged}");
+        }
+        let apps = r#"{"content":[],"_meta":{"ui/resourceUri":"ui:1","openai/outputTemplate":"ui:2","ui":{"resourceUri":"ui:3","x":1.50},"y":"ui:1"}}"#;
+        let expected = ["ui:1", "ui:2", "ui:3"]
+            .into_iter()
+            .fold(apps.to_owned(), |json, uri| json.replacen(&format!("{uri:?}"), &format!("\"new:{uri}\""), 1));
+        assert_eq!(renamed("tools/call", apps).unwrap(), expected);
+        for unchanged in
+            [r#"{"content":[],"_meta":{"ui":"resourceUri","resourceUri":1}}"#, r#"{"_meta":["resourceUri"]}"#]
+        {
+            assert_eq!(renamed("tools/call", unchanged), None, "{unchanged}");
         }
         let escaped = r#"{"content":[{"type":"resource_link","\u0075ri":"a:1"}]}"#;
         let expected = r#"{"content":[{"type":"resource_link","uri":"new:a:1"}]}"#;

@@ -24,7 +24,7 @@ struct Number {
 fn server(name: &'static str, version: ProtocolVersion) -> Server {
     Server::builder(name, "1")
         .versions([version])
-        .instructions(format!("Ask {name}."))
+        .instructions(format!("Ask \u{202e}{name}.\u{200b}"))
         .resource(resource("file:///notes.md", move || async move { format!("notes of {name}") }))
         .resource(resource("ui://app/index.html", move || async move { format!("page of {name}") }))
         .resource_template(
