@@ -6,7 +6,15 @@ use mcp_protocol::{Method as _, RpcError, method};
 use mcp_server_core::{InputRound, source::SourceCall};
 use tokio::time::Instant;
 
-use super::{Core, asked::Place, caller::Downstream, fault::Fault, item::Item};
+use super::{
+    Core, ItemKind,
+    asked::{Place, Round},
+    caller::Downstream,
+    fault::Fault,
+    item::Item,
+    members::Members,
+    views,
+};
 use crate::{
     CatalogTool,
     policy::{LaterRound, PolicyInput, Refusal, RefusalKind},
@@ -36,6 +44,41 @@ impl RoundRecord<'_> {
 }
 
 impl Core {
+    /// Returns the round of a call; `None` for the first one. A round whose state does not open is recorded as refused.
+    ///
+    /// # Errors
+    /// Those of [`Core::round`].
+    pub(super) fn recorded_round(
+        &self,
+        call: &SourceCall,
+        params: &Members<'_>,
+        downstream: &Downstream,
+    ) -> Result<Option<Round>, RpcError> {
+        let round = self.round(call, params);
+        if round.is_err() {
+            self.record_unopened(call, downstream);
+        }
+        round
+    }
+
+    /// Records that a round does not continue its call. The state names no server, so the item of the lists does.
+    fn record_unopened(&self, call: &SourceCall, downstream: &Downstream) {
+        let (merged, name) = (self.newest_merged(), call.name());
+        let (kind, item) = match call.method() {
+            method::CallTool::NAME => (ItemKind::Tool, merged.tools.get(name)),
+            method::ReadResource::NAME => (ItemKind::Resource, merged.resources.get(name)),
+            _ => (ItemKind::Prompt, merged.prompts.get(name)),
+        };
+        let Some(item) = item else { return };
+        let Some(slot) = self.host.shared().registry.slot(&item.server) else { return };
+        let mut input = views::input(kind, item);
+        input.principal = downstream.principal.as_deref().map(str::to_owned);
+        // The check records a denied call itself.
+        if let Ok(mut record) = self.permit_round(&input, &slot) {
+            record.refuse();
+        }
+    }
+
     /// Returns the input of the policies for a later round of a call, which began at this time. A server whose tools are known does not
     /// start.
     ///

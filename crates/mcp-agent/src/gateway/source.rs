@@ -149,7 +149,7 @@ impl Source for Relays {
 impl Core {
     async fn call_tool(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        if let Some(round) = self.round(call, &request.params)? {
+        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream)? {
             return Box::pin(request.resume(round)).await;
         }
         let (item, reached) = self.reach_tool(call, &request.params, &request.downstream).await?;
@@ -158,7 +158,7 @@ impl Core {
 
     async fn read_resource(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        if let Some(round) = self.round(call, &request.params)? {
+        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream)? {
             return Box::pin(request.resume(round)).await;
         }
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
@@ -171,7 +171,7 @@ impl Core {
 
     async fn get_prompt(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        if let Some(round) = self.round(call, &request.params)? {
+        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream)? {
             return Box::pin(request.resume(round)).await;
         }
         let began = Instant::now();

@@ -78,6 +78,28 @@ async fn a_round_with_an_invalid_response_is_recorded_as_refused() {
 }
 
 #[tokio::test]
+async fn a_round_whose_state_does_not_open_is_recorded_as_refused() {
+    for up in REVISIONS {
+        let events: Arc<Mutex<Vec<(String, Outcome)>>> = Arc::default();
+        let sink = Arc::clone(&events);
+        let host = Host::builder("gateway", "1")
+            .server("s", Pipe::new(asking(up, &Turns::default())))
+            .audit(move |event: &AuditEvent| sink.lock().unwrap().push((event.tool.clone(), event.outcome)));
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([REVISIONS[1]]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let (key, state) = first_round(&user).await;
+        let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+        for (arguments, state) in [(json!({}), "forged"), (json!({ "other": 1 }), &*state)] {
+            let refused = send(&user, next(&arguments, state, &key, &answer)).await.unwrap_err();
+            assert_eq!((refused.code.0, reason(&refused)), (-32602, "request_state_expired"), "{up}");
+        }
+        let outcomes = [Outcome::Allowed, Outcome::Refused(RefusalKind::NotContinued)];
+        let expected = [outcomes[0], outcomes[1], outcomes[1]].map(|outcome| ("form".to_owned(), outcome));
+        assert_eq!(*events.lock().unwrap(), expected, "{up}");
+    }
+}
+
+#[tokio::test]
 async fn a_round_that_the_node_of_its_call_refuses_is_recorded_after_its_permission() {
     let (store, events) = (Arc::new(MemoryStore::new()), Arc::<Mutex<Vec<Outcome>>>::default());
     let node = |is_recorded: bool| {
