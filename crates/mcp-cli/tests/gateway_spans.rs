@@ -56,12 +56,14 @@ fn the_spans_of_two_gateways_belong_to_the_trace_of_the_client() {
     call(&outer.url, "add", Some(&format!("00-{TRACE}-00f067aa0ba902b7-00")));
     call(&outer.url, "add", Some(&format!("00-{TRACE}-b7ad6b7169203331-01")));
     let mut parent = json!("b7ad6b7169203331");
-    for file in files.iter().rev() {
+    for (file, server) in files.iter().zip(["one", "two"]).rev() {
         for kind in [2, 3] {
             let span = span(file, kind, "tools/call add");
             assert_eq!((&span["traceId"], &span["parentSpanId"]), (&json!(TRACE), &parent), "{span}");
             let method = json!({ "key": "mcp.method.name", "value": { "stringValue": "tools/call" } });
-            assert!(span["attributes"].as_array().unwrap().contains(&method), "{span}");
+            let peer = json!({ "key": "peer.service", "value": { "stringValue": server } });
+            let attributes = span["attributes"].as_array().unwrap();
+            assert!(attributes.contains(&method) && attributes.contains(&peer) == (kind == 3), "{span}");
             let [began, ended] = ["startTimeUnixNano", "endTimeUnixNano"]
                 .map(|name| span[name].as_str().unwrap().parse::<u128>().unwrap());
             assert!(0 < began && began <= ended, "{span}");

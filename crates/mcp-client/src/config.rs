@@ -1,6 +1,6 @@
 //! The settings of a client, which do not change after it is built.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER,
@@ -161,6 +161,8 @@ pub(crate) struct Config {
     pub(crate) slow_start: Option<SlowStartReport>,
     /// Writes the trace contexts of requests.
     pub(crate) bridge: Option<Bridge>,
+    /// The name of the server in spans.
+    pub(crate) peer: Option<Arc<str>>,
     pub(crate) reconnect: Reconnect,
     pub(crate) limits: Limits,
     pub(crate) trusts_capabilities: bool,
@@ -189,6 +191,7 @@ impl Config {
             log_level: None,
             slow_start: None,
             bridge: None,
+            peer: None,
             reconnect: Reconnect::default(),
             limits: Limits::default(),
             trusts_capabilities: true,

@@ -72,8 +72,9 @@ pub(crate) struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// Opens the span of a request, as a child of the current span. `name` is that of the tool or the prompt.
-    pub(crate) fn open(method: &str, name: Option<&str>) -> Self {
+    /// Opens the span of a request, as a child of the current span. `name` is that of the tool or the prompt, and `peer` that of the
+    /// server.
+    pub(crate) fn open(method: &str, name: Option<&str>, peer: Option<&str>) -> Self {
         // Unknown names of methods would create unbounded metric labels.
         let known = if method::is_known(method) { method } else { "_OTHER" };
         let span = tracing::info_span!(
@@ -87,6 +88,7 @@ impl RequestSpan {
             gen_ai.operation.name = Empty,
             gen_ai.tool.name = Empty,
             gen_ai.prompt.name = Empty,
+            peer.service = peer,
             rpc.response.status_code = Empty,
             error.type = Empty,
         );

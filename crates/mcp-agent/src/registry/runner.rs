@@ -273,6 +273,7 @@ impl Slot {
             Role::Listing => None,
         };
         let builder = Client::builder(name, version)
+            .peer(Arc::clone(&self.name))
             .connect_timeout(settings.connect_limit)
             .reconnect(settings.reconnect.clone())
             .handler(self.handler(settings, declared));

@@ -42,7 +42,7 @@ pub(crate) async fn send_until_answered(
     inputs: Option<&InputResponses>,
     options: &mut CallOptions,
 ) -> Result<Answer, Error> {
-    let span = RequestSpan::open(&request.method, request.name.as_deref());
+    let span = RequestSpan::open(&request.method, request.name.as_deref(), core.config.peer.as_deref());
     // Pinned first, because a moved future is copied.
     let attempts = pin!(attempts(core, request, inputs, options));
     let answered = attempts.instrument(span.span()).await;

@@ -288,6 +288,19 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the name of the server in the spans of requests (`peer.service`). A program with several servers distinguishes their spans.
+    ///
+    /// ```
+    /// use mcp_client::{Client, ClientBuilder};
+    ///
+    /// let builder = Client::builder("my-app", "1.0").peer("files");
+    /// # let _: ClientBuilder = builder;
+    /// ```
+    pub fn peer(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.config.peer = Some(name.into());
+        self
+    }
+
     /// Changes the limits.
     ///
     /// ```
