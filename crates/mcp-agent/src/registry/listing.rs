@@ -117,7 +117,8 @@ pub(super) async fn list(
         .collect();
     let tools = merge(&former.tools, &listed, tools.has_failed && keeps_tools, |tool: &ListedTool| &tool.tool.name);
     if duplicates > 0 {
-        problems.push(format!("{duplicates} tools have the name of another tool"));
+        let tools = if duplicates == 1 { "1 tool has".to_owned() } else { format!("{duplicates} tools have") };
+        problems.push(format!("{tools} the name of another tool"));
     }
     let entries = ServerEntries {
         tools,

@@ -307,7 +307,7 @@ async fn a_duplicate_with_an_override_does_not_replace_the_pinned_definition() {
         assert_eq!(host.catalog().tools()[0].verdict(), Verdict::Block);
         assert!(host.call(format!("files:{name}"), ()).await.is_err());
         let reason = host.status("files").unwrap().reason.unwrap_or_default();
-        assert!(reason.contains("1 tools have the name of another tool"), "{reason}");
+        assert!(reason.contains("1 tool has the name of another tool"), "{reason}");
     }
 }
 
