@@ -72,6 +72,20 @@ fn a_fault_of_a_required_entry_and_of_the_keys_is_found_before_a_server_starts()
 }
 
 #[test]
+fn a_strict_gateway_names_each_dropped_item_in_a_line() {
+    let project = Project::new("gateway-strict");
+    let servers = json!({ "one": { "command": fixture() }, "two": { "command": fixture() } });
+    let output = gateway(&project, &servers, &["--port", "0", "--names", "raw", "--strict"]).bounded_output();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let lines: Vec<&str> = stderr.lines().skip_while(|line| !line.contains("--strict: ")).skip(1).collect();
+    assert!(lines.len() > 3, "{stderr}");
+    for line in lines {
+        assert!(line.starts_with("     the ") && line.matches(" is left out, because ").count() == 1, "{stderr}");
+    }
+}
+
+#[test]
 fn a_fault_of_the_name_of_a_required_entry_is_found_before_a_server_starts() {
     let project = Project::new("gateway-name-faults");
     for (name, expected) in [

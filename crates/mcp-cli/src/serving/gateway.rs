@@ -13,7 +13,7 @@ mod unusable;
 use std::{error::Error, net::SocketAddr, sync::Arc};
 
 use mcp_agent::{
-    Gateway, Host, Names, ServerState, ServerStatus,
+    Gateway, GatewayError, Host, Names, ServerState, ServerStatus,
     config::{ConfigError, Endpoint, ServerDefinition},
 };
 use mcp_protocol::ErrorChain;
@@ -34,6 +34,8 @@ use crate::{
     text::line,
 };
 
+/// The most items in the failure of a strict gateway.
+const DROPPED: usize = 100;
 /// The namespace of gateways in a shared store.
 const NAMESPACE: &str = "mcp-gateway";
 
@@ -156,8 +158,7 @@ fn server(
         builder = builder.state_keys(keys);
     }
     let observed = builder.gateway();
-    let failed = |error| Failure::usage(line(&ErrorChain::new(&error).to_string()));
-    let mut server = builder.build().map_err(failed)?;
+    let mut server = builder.build().map_err(|error| not_built(&error))?;
     if let Some(store) = shared.store {
         server = server.store(Arc::new(store));
     }
@@ -178,6 +179,21 @@ fn server(
         });
     }
     Ok((server.build(), config))
+}
+
+/// Returns the failure of a gateway that cannot be built. Each item that a strict gateway does not serve has a line.
+fn not_built(error: &GatewayError) -> Failure {
+    match error {
+        GatewayError::Dropped(items) if items.len() > 1 => {
+            let failure = Failure::usage(format!("--strict: the gateway does not serve {} items", items.len()));
+            let failure = items.iter().take(DROPPED).fold(failure, |all, item| all.with_line(&line(&item.to_string())));
+            match items.len().saturating_sub(DROPPED) {
+                0 => failure,
+                more => failure.with_line(&format!("and {more} more")),
+            }
+        }
+        error => Failure::usage(line(&ErrorChain::new(error).to_string())),
+    }
 }
 
 /// Returns the name of a gateway, with the number of its servers in each state.
