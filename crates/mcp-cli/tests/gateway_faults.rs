@@ -4,7 +4,14 @@ use std::{fs, net::TcpListener};
 
 use serde_json::{Value, json};
 
-use super::{configuration::Project, fixture, gateway::gateway, process::BoundedOutput as _, serve::Serving, text};
+use super::{
+    configuration::Project,
+    fixture,
+    gateway::{gateway, get},
+    process::BoundedOutput as _,
+    serve::Serving,
+    text,
+};
 
 /// Returns a server that writes a file when it starts.
 fn witness(project: &Project) -> Value {
@@ -83,6 +90,23 @@ fn a_strict_gateway_names_each_dropped_item_in_a_line() {
     for line in lines {
         assert!(line.starts_with("     the ") && line.matches(" is left out, because ").count() == 1, "{stderr}");
     }
+}
+
+#[test]
+fn the_status_has_the_command_that_approves_a_server() {
+    let project = Project::new("gateway-unapproved");
+    let servers = json!({ "one": { "command": fixture() }, "two": { "command": fixture() } });
+    project.write("project/.mcp.json", &json!({ "mcpServers": servers }));
+    let output = project.command(&["gateway", "--port", "0"]).bounded_output();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("mcp approve one") && stderr.contains("mcp approve two"), "{stderr}");
+    project.check(&["approve", "one"], 0, "approved one", "");
+    let serving = Serving::start(project.command(&["gateway", "--port", "0"]));
+    let status: Value = serde_json::from_str(&get(&serving.url, "/status", "").1).unwrap();
+    let remedies: Vec<&Value> = status["servers"].as_array().unwrap().iter().map(|server| &server["remedy"]).collect();
+    let remedy = "read the entry, and run `mcp approve two` if you trust it; then start the gateway again";
+    assert_eq!(remedies, [&Value::Null, &json!(remedy)], "{status}");
 }
 
 #[test]

@@ -35,13 +35,17 @@ fn dropped(item: &DroppedItem) -> Value {
 }
 
 fn server(host: &Host, renewable: &Renewable, status: &ServerStatus) -> Value {
-    let needs_login = status.state == ServerState::NeedsLogin;
+    let remedy = match status.state {
+        ServerState::NeedsLogin => Some(renewable.remedy(host, &status.name)),
+        ServerState::NeedsApproval => Some(format!("run `mcp approve {}`", shell_words::quote(&status.name))),
+        _ => None,
+    };
     json!({
         "name": status.name,
         "state": status.state,
         "since": seconds(status.since),
         "reason": status.reason,
-        "remedy": needs_login.then(|| renewable.remedy(host, &status.name)),
+        "remedy": remedy,
         "tools": status.tools,
         "estimatedTokens": status.estimated_tokens,
         "required": status.is_required,

@@ -11,8 +11,16 @@ use crate::failure::Failure;
 /// The servers that a gateway cannot use, and the other faults of its configuration file.
 pub(super) struct Unusable {
     since: SystemTime,
-    servers: Vec<(String, String)>,
+    servers: Vec<UnusableServer>,
     faults: Vec<String>,
+}
+
+/// A server that a gateway cannot use.
+struct UnusableServer {
+    name: String,
+    reason: String,
+    /// The change that lets the gateway use the server.
+    remedy: Option<String>,
 }
 
 impl Unusable {
@@ -27,15 +35,23 @@ impl Unusable {
             // A second entry with the name of a server is a fault of the file alone.
             let is_known = |name: &String| {
                 servers.iter().any(|server| server.name == *name)
-                    || unusable.servers.iter().any(|(known, _)| known == name)
+                    || unusable.servers.iter().any(|known| known.name == *name)
             };
             match fault.server.as_ref().filter(|name| !is_known(name)) {
-                Some(name) => unusable.servers.push((name.clone(), fault.to_string())),
+                Some(name) => unusable.servers.push(UnusableServer {
+                    name: name.clone(),
+                    reason: fault.to_string(),
+                    remedy: Some(format!("{}; then start the gateway again", fault.remedy)),
+                }),
                 None => unusable.faults.push(fault.to_string()),
             }
         }
         let failed = servers.iter().filter_map(|server| Some((&server.name, failures.get(&server.name)?)));
-        unusable.servers.extend(failed.map(|(name, failure)| (name.clone(), failure.to_string())));
+        unusable.servers.extend(failed.map(|(name, failure)| UnusableServer {
+            name: name.clone(),
+            reason: failure.to_string(),
+            remedy: None,
+        }));
         unusable
     }
 
@@ -52,13 +68,13 @@ impl Unusable {
     /// Returns the servers for the status.
     pub(super) fn states(&self) -> impl Iterator<Item = Value> {
         // The gateway does not start without a required server.
-        self.servers.iter().map(|(name, reason)| {
+        self.servers.iter().map(|UnusableServer { name, reason, remedy }| {
             json!({
                 "name": name,
                 "state": "unusable",
                 "since": seconds(self.since),
                 "reason": reason,
-                "remedy": null,
+                "remedy": remedy,
                 "tools": 0,
                 "estimatedTokens": 0,
                 "required": false,
