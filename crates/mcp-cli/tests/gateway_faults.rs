@@ -79,6 +79,28 @@ fn a_fault_of_a_required_entry_and_of_the_keys_is_found_before_a_server_starts()
 }
 
 #[test]
+fn each_faulty_entry_is_named() {
+    let project = Project::new("gateway-all-faults");
+    let faulty = |required: bool| json!({ "command": fixture(), "env": { "TOKEN": "${MCP_TEST_UNSET_VARIABLE}" }, "x-mcp": { "required": required } });
+    let gone = |required: bool| json!({ "command": "/no/such/program", "x-mcp": { "required": required } });
+    for (servers, code) in [
+        (json!({ "first": faulty(false), "second": faulty(false), "third": faulty(false) }), 2),
+        (json!({ "first": faulty(false), "second": faulty(true), "third": { "command": fixture() } }), 2),
+        (json!({ "first": gone(true), "second": gone(false), "third": { "command": fixture() } }), 3),
+    ] {
+        let output = gateway(&project, &servers, &["--port", "0"]).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{servers}: {stderr}");
+        for name in ["first", "second", "third"] {
+            let is_faulty = servers[name]["command"] == "/no/such/program" || servers[name].get("env").is_some();
+            let is_named =
+                [format!("$.mcpServers.{name}"), format!("`{name}`")].iter().any(|text| stderr.contains(text));
+            assert_eq!(is_named, is_faulty, "{name} of {servers}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn a_strict_gateway_names_each_dropped_item_in_a_line() {
     let project = Project::new("gateway-strict");
     let servers = json!({ "one": { "command": fixture() }, "two": { "command": fixture() } });

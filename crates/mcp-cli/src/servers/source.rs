@@ -94,6 +94,7 @@ impl Source {
         let mut faults = Vec::new();
         let errors: Vec<ConfigError> = self.config.errors.iter().filter(|error| self.selects(error)).cloned().collect();
         if let Some(error) = errors.iter().find(|error| error.required) {
+            warn_of_others(errors.iter(), error);
             return Err(failure(error));
         }
         let mut usable = Vec::new();
@@ -113,6 +114,9 @@ impl Source {
         if usable.is_empty() {
             // An entry with a fault is named before an entry without an approval.
             let first = errors.iter().find(|error| error.code != Code::Denied).or(faults.first()).or(errors.first());
+            if let Some(first) = first {
+                warn_of_others(errors.iter().chain(&faults), first);
+            }
             let file = line(&self.config.file.to_string_lossy());
             return Err(first.map_or_else(|| Failure::usage(format!("the file {file} enables no server")), failure));
         }
@@ -122,6 +126,12 @@ impl Source {
     fn selects(&self, error: &ConfigError) -> bool {
         error.server.as_deref().is_some_and(|name| self.is_selected(name))
     }
+}
+
+/// Prints a warning for each fault, except for denied entries and for the fault that ends the command.
+fn warn_of_others<'f>(faults: impl Iterator<Item = &'f ConfigError>, fatal: &ConfigError) {
+    let others = faults.filter(|fault| fault.code != Code::Denied && *fault != fatal);
+    others.for_each(|fault| warn(&line(&fault.to_string())));
 }
 
 /// The servers of a file that a command cannot use.

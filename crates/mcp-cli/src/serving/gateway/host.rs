@@ -99,37 +99,30 @@ pub(super) async fn ready(
     unusable.extend(at_entries(servers, connectors.add_to(host, wrap)));
     // Servers that need longer join later.
     let _ = timeout(START_WAIT, servers::settle(host)).await;
-    let mut failures = Vec::new();
+    let (mut fatal, mut failures) = (None, Vec::new());
     for server in servers {
         let name = &server.name;
-        if let Some(failure) = unusable.get(name) {
-            if server.required {
-                return Err(Failure::usage(failure.to_string()));
+        let failure = match (unusable.get(name), host.status(name)) {
+            (Some(failure), _) => Failure::usage(failure.to_string()),
+            (None, Some(status)) if status.state == ServerState::Failed => {
+                Failure::no_server_ready(format!("the server `{name}` failed: {}", reason(host, &status)))
             }
-            failures.push(failure.to_string());
-            continue;
-        }
-        let Some(status) = host.status(name) else { continue };
-        match status.state {
-            ServerState::Failed => {
-                let text = format!("the server `{name}` failed: {}", reason(host, &status));
-                if server.required {
-                    return Err(Failure::no_server_ready(text));
-                }
-                failures.push(text);
+            (None, Some(status)) if status.state == ServerState::NeedsLogin => {
+                warn(&line(&needs_login(host, renewable, name)));
+                continue;
             }
-            ServerState::NeedsLogin => warn(&line(&needs_login(host, renewable, name))),
-            _ => {}
+            _ => continue,
+        };
+        match fatal {
+            None if server.required => fatal = Some(failure),
+            _ => failures.push(failure),
         }
     }
-    if failures.len() == servers.len()
-        && let Some(last) = failures.pop()
-    {
-        failures.iter().for_each(|text| warn(&line(text)));
-        return Err(Failure::no_server_ready(last));
+    if fatal.is_none() && failures.len() == servers.len() {
+        fatal = failures.pop().map(|last| Failure::no_server_ready(last.to_string()));
     }
-    failures.iter().for_each(|text| warn(&line(text)));
-    Ok(unusable)
+    failures.iter().for_each(|failure| warn(&line(&failure.to_string())));
+    fatal.map_or(Ok(unusable), Err)
 }
 
 /// Adds the place of its entry to each failure.
