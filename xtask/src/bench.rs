@@ -56,7 +56,7 @@ client-stdio-32, auth-jwt, auth-api-key, auth-introspection, auth-dpop, auth-gue
 these cases only. The stage `load` has 7 rounds of 1 s, with --quick 3 of 0.3 s, and with --publish 4 of 2 s.
 --plots writes the plots of the run to a folder: speed.svg, costs.svg, and one for each series of the growth.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
-is quiet before each stage, and needs at least 3 rounds of 2 seconds. With --no-build, the page keeps the figures of its builds, and
+is quiet before each stage, and needs an even number of at least 4 rounds of at least 2 seconds. With --no-build, the page keeps the figures of its builds, and
 their date. The files that they follow must be the same.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
 measures their times. --update lowers the ceilings of the instructions, --allow-growth raises them too, and --parts shows the

@@ -172,6 +172,11 @@ impl Figure {
         }
     }
 
+    /// The case and the revision.
+    fn name(&self) -> String {
+        [Some(&*self.id), self.revision.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
     /// Compares the value with its aim. A figure misses its aim if the run could not measure rmcp for it. A ratio that is too high does
     /// not count: the ratio of the CPU times counts instead, and without it the figure misses its aim.
     pub(crate) fn is_met(&self) -> bool {
@@ -236,14 +241,15 @@ pub(crate) fn write<T: Serialize>(path: &Path, values: &T) -> Result<(), io::Err
 
 /// Names the figures that miss their aims; none if all figures meet them.
 pub(crate) fn missed(figures: &[Figure]) -> Option<String> {
-    let names: Vec<String> = figures
-        .iter()
-        .filter(|figure| !figure.is_met())
-        .map(|figure| {
-            [Some(&*figure.id), figure.revision.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ")
-        })
-        .collect();
+    let names: Vec<String> = figures.iter().filter(|figure| !figure.is_met()).map(Figure::name).collect();
     (!names.is_empty()).then(|| format!("{}: {}", misses(names.len()), names.join(", ")))
+}
+
+/// Names the figures whose aims need a value of rmcp that the run did not measure; none if no aim lacks such a value.
+pub(crate) fn without_verdict(figures: &[Figure]) -> Option<String> {
+    let is_open = |figure: &&Figure| figure.aim.is_multiple() && figure.is_met() && !figure.peers.contains_key(RMCP);
+    let names: Vec<String> = figures.iter().filter(is_open).map(Figure::name).collect();
+    (!names.is_empty()).then(|| format!("no verdict without a value of rmcp (--peers): {}", names.join(", ")))
 }
 
 /// The number of figures that miss their aims, as text.
@@ -328,8 +334,11 @@ mod tests {
             assert_eq!(figure.is_met(), is_met, "{figure:?}");
             let text = serde_json::to_string(&figure).unwrap();
             assert_eq!(serde_json::from_str::<Figure>(&text).unwrap(), figure);
+            let has_verdict = !is_met || matches!(aim, Aim::AtLeast(_));
+            assert_eq!(without_verdict(std::slice::from_ref(&figure)).is_none(), has_verdict, "{figure:?}");
             figure.peers.insert(RMCP.to_owned(), 0.5);
             assert_eq!(figure.is_met(), !matches!(aim, Aim::AtMostRmcp(_)), "{figure:?}");
+            assert_eq!(without_verdict(&[figure]), None);
         }
         assert!(figure(Aim::None, &[Doubt::Limited, Doubt::Disturbed]).to_string().ends_with(" (limited) (disturbed)"));
     }

@@ -94,6 +94,9 @@ fn judged(args: &[String], measure: fn(&[String]) -> Result<Vec<Figure>, Error>)
     if let Some(path) = json {
         figure::write(&path, &figures)?;
     }
+    if let Some(open) = figure::without_verdict(&figures) {
+        println!("{open}");
+    }
     figure::missed(&figures).map_or(Ok(()), |missed| Err(Error::new(missed)))
 }
 

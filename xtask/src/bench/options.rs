@@ -116,10 +116,11 @@ impl Options {
             options.stages = Stage::PUBLISHED.into_iter().filter(is_wanted).collect();
             // A later option overrides an earlier one.
             options.load.splice(..0, PUBLISHED.map(str::to_owned));
-            let is_short = options.value("--rounds").is_none_or(|rounds| rounds < 3.0)
-                || options.value("--seconds").is_none_or(|seconds| seconds < 2.0);
-            if is_short {
-                return Err(Error::msg("--publish needs at least 3 rounds of 2 seconds"));
+            let is_valid = options.value("--rounds").is_some_and(|rounds| rounds >= 4.0 && rounds % 2.0 == 0.0)
+                && options.value("--seconds").is_some_and(|seconds| seconds >= 2.0);
+            if !is_valid {
+                let bounds = "an even number of at least 4 rounds, and rounds of at least 2 seconds";
+                return Err(Error::msg(format!("--publish needs {bounds}")));
             }
         }
         if no_load && options.stages.iter().any(|stage| *stage != Stage::Builds) {
@@ -206,6 +207,9 @@ pub(super) fn check_direct(args: &[String]) -> Result<bool, Error> {
             return Err(Error::msg(format!("`{name}` occurs twice")));
         }
         if name != "--quick" {
+            if names.is_empty() {
+                return Err(Error::msg(format!("`{first}` takes only --quick, not `{name}`")));
+            }
             choices::check(name, "figure", names).map_err(Error::msg)?;
         }
     }
@@ -264,6 +268,7 @@ mod tests {
             "load --plots",
             "host --plots /a",
             "--publish --rounds 2",
+            "--publish --rounds 5",
             "--publish --seconds 1.9",
         ] {
             assert!(parse(line).is_err(), "{line}");
@@ -309,8 +314,8 @@ mod tests {
         for (line, rounds) in [
             ("--publish", "4 rounds of 2 s"),
             ("--publish --peers", "4 rounds of 2 s"),
-            ("--publish --rounds 7", "7 rounds of 2 s"),
-            ("--seconds 2.5 --publish --rounds 7", "7 rounds of 2.5 s"),
+            ("--publish --rounds 6", "6 rounds of 2 s"),
+            ("--seconds 2.5 --publish --rounds 8", "8 rounds of 2.5 s"),
         ] {
             let options = parse(line).unwrap();
             assert_eq!(
