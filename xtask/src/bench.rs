@@ -306,6 +306,9 @@ impl Run {
         }
         let path = self.json(stage);
         figure::write(&path, &figures).with_context(|| path.display().to_string())?;
+        if let Some(open) = figure::without_verdict(figures) {
+            println!("{open}");
+        }
         figure::missed(figures).map_or(Ok(()), |missed| Err(Error::msg(missed)))
     }
 }
