@@ -1,6 +1,6 @@
 //! A request of the protocol: its POST, and its answer as JSON or on an event stream.
 
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::{error::Error, io::Write as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -208,7 +208,15 @@ async fn resume(shared: &Shared, position: &mut Position) -> Result<EventStream,
                 shared.deliver(Err(TransportError::session_lost())).await;
                 return Err(TransportError::unanswered());
             }
-            Err(stream::Refused::Fault(fault)) => return Err(fault.into_error()),
+            Err(stream::Refused::Fault(fault)) => {
+                let fault = fault.into_error();
+                if !(fault.is_unauthorized() || fault.is_unreachable()) {
+                    return Err(fault);
+                }
+                // These errors state that the server has not received the request. It has accepted this one.
+                tracing::debug!(error = &fault as &dyn Error, "the stream of a request cannot be resumed");
+                return Err(TransportError::unanswered());
+            }
         }
     }
 }

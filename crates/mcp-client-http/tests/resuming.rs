@@ -1,8 +1,10 @@
 //! The client resumes the stream of a request on another connection if the events have ids.
 
-use std::time::Duration;
+use std::{future::ready, time::Duration};
 
-use mcp_transport::Route;
+use http::{HeaderMap, Method};
+use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
+use mcp_transport::{BoxFuture, Route};
 use tokio::time::Instant;
 
 use crate::common::{
@@ -97,6 +99,33 @@ async fn limits_the_resumptions_of_a_stream() {
     let error = peer.next().await.unwrap_err();
     assert!(error.is_session_lost() && error.request().is_none(), "{error}");
     assert!(peer.fault(1).await.is_unanswered());
+}
+
+/// Authorizes no stream.
+struct OnlyPosts;
+
+impl Authorizer for OnlyPosts {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        let needs_login = target.method == Method::GET;
+        Box::pin(ready(if needs_login { Err(AuthorizerError::login_required("no")) } else { Ok(HeaderMap::new()) }))
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(ready(Ok(Verdict::GiveUp)))
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_stream_cannot_be_authorized_again_was_received() {
+    pause();
+    let server = server(vec![Reply::events().event_as("a-1", &notice(1)).end()]).await;
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(OnlyPosts)).await;
+    peer.request(LEGACY, 0, "initialize").await;
+    peer.next().await.unwrap();
+    peer.request(LEGACY, 1, "tools/call").await;
+    peer.next().await.unwrap();
+    let error = peer.fault(1).await;
+    assert!(error.is_unanswered(), "{error}");
 }
 
 /// Of 2025-03-26.

@@ -5,8 +5,9 @@ use super::{Error, Kind};
 impl Error {
     /// Returns true if the server can have received the call, so that a repetition can repeat an effect.
     ///
-    /// Returns false if the client knows that it did not send the call. For example, the client was closed before, no connection
-    /// could be opened, or the arguments are invalid. An attempt that the client repeated does not count, because the client repeats
+    /// Returns false if the client knows that the server did not process the call. For example, the client was closed before, no
+    /// connection could be opened, the authorization server was away, the server did not know the session, or the arguments are
+    /// invalid. An attempt that the client repeated does not count, because the client repeats
     /// only safe calls and rejected calls.
     ///
     /// ```
@@ -39,7 +40,9 @@ impl Error {
                 | Kind::Arguments(_) => false,
                 #[cfg(feature = "http")]
                 Kind::Address(_) => false,
-                Kind::Transport(fault) => !fault.is_unreachable(),
+                Kind::Transport(fault) => {
+                    !(fault.is_unreachable() || fault.is_unauthorized() || fault.is_session_lost())
+                }
                 _ => true,
             }
     }
@@ -72,6 +75,10 @@ mod tests {
             (transport(TransportError::unreachable("x")), false),
             (transport(TransportError::unanswered()), true),
             (transport(TransportError::http(503, None, "")), true),
+            (transport(TransportError::unauthorized("x")), false),
+            (transport(TransportError::unauthorized("x").lasting()), false),
+            (transport(TransportError::session_lost()), false),
+            (transport(TransportError::session_lost()).after_sending(), true),
             (Error::request("x"), false),
             (Error::unsupported("x"), false),
             (Kind::Unsendable(TransportError::other("x").lasting()).into(), false),
