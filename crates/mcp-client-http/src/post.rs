@@ -64,5 +64,5 @@ pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: Header
 
 /// Returns true if the server did nothing with the message and may accept it later.
 fn is_busy(status: StatusCode) -> bool {
-    HttpStatus::of(status.as_u16()) == HttpStatus::Busy
+    HttpStatus::of(status.as_u16()).is_busy()
 }

@@ -266,7 +266,7 @@ impl RequestFailure {
             Self::Transport(fault) => match self.http_status() {
                 // Each attempt would ask the user for a login again.
                 None => fault.is_unauthorized() && fault.is_lasting(),
-                Some(status) => !matches!(status, HttpStatus::Busy | HttpStatus::Gateway | HttpStatus::Other),
+                Some(status) => !(status.is_temporary() || status == HttpStatus::Other),
             },
             Self::Invalid(_) | Self::TooDeep(_) | Self::Lost { .. } => false,
         }

@@ -12,8 +12,11 @@ pub enum HttpStatus {
     Unauthorized,
     /// The server requires another permission, such as a further scope.
     Forbidden,
-    /// The server did nothing, and the request can succeed later.
+    /// The server rejects requests for now, and the request can succeed later. A proxy can answer so after the server received the
+    /// request.
     Busy,
+    /// The server did nothing, because its client sends too many requests. The request can succeed later.
+    TooMany,
     /// A gateway answered: the server behind it did not.
     Gateway,
     /// The server rejected the request for another reason.
@@ -30,7 +33,8 @@ impl HttpStatus {
             404 => Self::NotFound,
             401 => Self::Unauthorized,
             403 => Self::Forbidden,
-            408 | 425 | 429 | 503 => Self::Busy,
+            408 | 425 | 503 => Self::Busy,
+            429 => Self::TooMany,
             502 | 504 => Self::Gateway,
             400..=499 => Self::Rejected,
             _ => Self::Other,
@@ -39,7 +43,12 @@ impl HttpStatus {
 
     /// Returns true if the same request can succeed later.
     pub fn is_temporary(self) -> bool {
-        matches!(self, Self::Busy | Self::Gateway)
+        self.is_busy() || self == Self::Gateway
+    }
+
+    /// Returns true if the server itself rejects requests for now.
+    pub fn is_busy(self) -> bool {
+        matches!(self, Self::Busy | Self::TooMany)
     }
 
     /// Returns true if the server did nothing because it does not know such requests.

@@ -1,9 +1,10 @@
 //! The errors of the host, as errors for the clients of a gateway.
 
-use std::{borrow::Cow, error::Error as _};
+use std::{borrow::Cow, error::Error as _, time::Duration};
 
 use mcp_protocol::{CallToolResult, ErrorChain, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use mcp_server_core::source::{SourceOutcome, SourceResult};
+use mcp_transport::http_status::HttpStatus;
 use serde_json::{Value, json};
 
 use crate::{CallError, ServerState};
@@ -87,9 +88,6 @@ pub(super) fn of_subscription(server: &str, reason: &'static str) -> Fault {
     RpcError::internal(reason).with_data(json!({ "server": server, "retryable": true })).into()
 }
 
-/// The status of a server that did not run the request, because its client sends too many.
-const TOO_MANY_REQUESTS: u16 = 429;
-
 /// Returns the error of a request to a server for a client. Errors of the server pass unchanged. The reasons of the gateway stay in its
 /// log.
 fn failed(server: &str, name: &str, failed: &mcp_client::Error, has_effect: bool) -> RpcError {
@@ -102,22 +100,42 @@ fn failed(server: &str, name: &str, failed: &mcp_client::Error, has_effect: bool
         Some(error) => error.clone(),
         None => {
             tracing::warn!(server, name, error = %ErrorChain::new(failed), "a request of a server failed");
-            let kind: Cow<'_, str> = match (failed.is_timeout(), failed.is_invalid_response()) {
-                (true, _) => "the server did not answer in time".into(),
-                (_, true) => "the answer of the server is not valid".into(),
-                _ if failed.is_unauthorized() => "the server did not accept the credentials of the request".into(),
-                _ if failed.is_too_large() => match failed.source() {
-                    Some(limit) => format!("the answer of the server is too large: {limit}").into(),
-                    None => format!("the answer of the server is too large: {failed}").into(),
-                },
-                _ => "the connection to the server failed".into(),
-            };
-            let is_refused = failed.http_status() == Some(TOO_MANY_REQUESTS);
+            let is_refused = failed.http_status().map(HttpStatus::of) == Some(HttpStatus::TooMany);
             let has_run = has_effect && failed.was_sent() && !is_refused;
             let is_retryable = failed.is_retryable() && !has_run;
-            RpcError::internal(kind).with_data(json!({ "server": server, "retryable": is_retryable }))
+            let data = json!({ "server": server, "retryable": is_retryable });
+            let wait = failed.retry_after().filter(|_| is_retryable);
+            RpcError::internal(text_of(failed)).with_data(with_wait(data, wait))
         }
     }
+}
+
+/// Returns the text of a request without an answer for a client.
+fn text_of(failed: &mcp_client::Error) -> Cow<'static, str> {
+    let text = match failed.http_status() {
+        _ if failed.is_timeout() => "the server did not answer in time",
+        _ if failed.is_invalid_response() => "the answer of the server is not valid",
+        _ if failed.is_too_large() => {
+            let limit = failed.source().map_or_else(|| failed.to_string(), ToString::to_string);
+            return format!("the answer of the server is too large: {limit}").into();
+        }
+        Some(_) if failed.is_unauthorized() => "the server did not accept the credentials of the request",
+        Some(status) => return format!("the server answered with HTTP status {status}").into(),
+        None if failed.is_unauthorized() && failed.is_retryable() => {
+            "the authorization server of the server is not available"
+        }
+        None if failed.is_unauthorized() => "the gateway has no valid credentials for the server",
+        None => "the connection to the server failed",
+    };
+    text.into()
+}
+
+/// Adds the wait before the next attempt to the data of an error.
+fn with_wait(mut data: Value, wait: Option<Duration>) -> Value {
+    if let Some(wait) = wait {
+        data["retryAfterMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
+    }
+    data
 }
 
 /// Returns the error of the host for a client.
@@ -127,10 +145,8 @@ fn rpc_error(error: &CallError) -> RpcError {
             tracing::warn!(%error, "a server is not available");
             // Only the operator of the gateway can change these states.
             let is_retryable = !matches!(state, ServerState::NeedsLogin | ServerState::NeedsApproval);
-            let mut data = json!({ "server": server, "state": state, "retryable": is_retryable });
-            if let Some(wait) = retry_in.filter(|_| is_retryable) {
-                data["retryAfterMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
-            }
+            let data = json!({ "server": server, "state": state, "retryable": is_retryable });
+            let data = with_wait(data, retry_in.filter(|_| is_retryable));
             // A server that is ready lacks only a connection for this client. The reason can contain details of the host.
             let text = match state {
                 ServerState::Ready | ServerState::Degraded => {
@@ -147,10 +163,8 @@ fn rpc_error(error: &CallError) -> RpcError {
             RpcError::internal(text).with_data(data)
         }
         CallError::Token { server, fault, retry_in } => {
-            let mut data = json!({ "server": server, "reason": fault.as_str(), "retryable": fault.is_temporary() });
-            if let Some(wait) = retry_in {
-                data["retryAfterMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
-            }
+            let data = json!({ "server": server, "reason": fault.as_str(), "retryable": fault.is_temporary() });
+            let data = with_wait(data, *retry_in);
             let text = fault.to_string();
             let error = if fault.is_temporary() { RpcError::internal(text) } else { RpcError::invalid_request(text) };
             error.with_data(data)

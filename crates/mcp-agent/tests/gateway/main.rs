@@ -13,6 +13,7 @@ mod connections;
 mod exchange;
 mod faults;
 mod hints;
+mod http_faults;
 mod identities;
 #[cfg(target_os = "linux")]
 mod idle_sessions;
