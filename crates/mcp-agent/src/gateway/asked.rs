@@ -55,6 +55,15 @@ pub(super) enum Round {
     Elsewhere { place: Place, at: Elsewhere, responses: JsonObject },
 }
 
+impl Round {
+    /// Returns the server of the call, and the name of its item there.
+    pub(super) fn place(&self) -> &Place {
+        match self {
+            Self::Parked { place, .. } | Self::Elsewhere { place, .. } | Self::Upstream { place, .. } => place,
+        }
+    }
+}
+
 /// A server, and the name of an item there.
 #[derive(Debug, Clone)]
 pub(super) struct Place {

@@ -58,6 +58,27 @@ impl Fault {
         }
     }
 
+    /// Returns the fault of a later round that cannot be repeated alone: its client can only repeat the whole call, or its state is used.
+    /// An error that permits a repetition of the round does not permit a repetition of the call, also if it is that of the server.
+    pub(super) fn without_repetition(self) -> Self {
+        use CallError::{Refused, Unknown, UnknownServer};
+        if matches!(self, Self::Hidden | Self::Call(Refused(_) | Unknown(_) | UnknownServer { .. })) {
+            return self;
+        }
+        let mut error = RpcError::from(self);
+        if let Some(Value::Object(data)) = &mut error.data {
+            let is_busy = data.get("reason").is_some_and(|reason| reason == "busy");
+            if is_busy || data.get("retryable") == Some(&Value::Bool(true)) {
+                data.insert("retryable".to_owned(), false.into());
+                data.remove("retryAfterMs");
+            }
+            if is_busy {
+                data.remove("reason");
+            }
+        }
+        Self::Rpc(error)
+    }
+
     /// Whether the server answered the request, with an error.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self, Self::Request { error, .. } if error.rpc().is_some())
@@ -255,6 +276,37 @@ mod tests {
             }
             assert_eq!((error.code.0, &*error.message, error.data), (-32603, text, Some(data)));
         }
+    }
+
+    #[test]
+    fn a_round_that_cannot_be_repeated_permits_no_repetition_of_its_call() {
+        let unavailable = CallError::Unavailable {
+            server: "s".to_owned(),
+            state: ServerState::Failed,
+            reason: None,
+            retry_in: Some(Duration::from_secs(1)),
+        };
+        let token = CallError::Token {
+            server: "s".to_owned(),
+            fault: crate::TokenFault::Unavailable,
+            retry_in: Some(Duration::from_secs(1)),
+        };
+        let rpc = |data: Value| Fault::from(RpcError::internal("x").with_data(data));
+        for (fault, expected) in [
+            (unavailable.into(), json!({ "server": "s", "state": "failed", "retryable": false })),
+            (token.into(), json!({ "server": "s", "reason": "token_endpoint_unavailable", "retryable": false })),
+            (
+                rpc(json!({ "reason": "busy", "retryAfterMs": 1, "later": 1 })),
+                json!({ "later": 1, "retryable": false }),
+            ),
+            (rpc(json!({ "retryable": true, "retryAfterMs": 1 })), json!({ "retryable": false })),
+            (rpc(json!({ "retryable": "often" })), json!({ "retryable": "often" })),
+            (rpc(json!(7)), json!(7)),
+        ] {
+            assert_eq!(RpcError::from(fault.without_repetition()).data, Some(expected));
+        }
+        // The gateway reports these faults as an unknown item.
+        assert!(matches!(Fault::Hidden.without_repetition(), Fault::Hidden));
     }
 
     #[test]

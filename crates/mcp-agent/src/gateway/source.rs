@@ -343,15 +343,24 @@ impl<'a> Incoming<'a> {
         Ok(Self { core, call, params, downstream: Downstream::of(call), meta })
     }
 
-    /// Continues a call that has asked.
+    /// Continues a call that has asked. The server half repeats the rounds of a session, whose client can only repeat the whole call. The
+    /// earlier rounds can have had the effect of the call already.
+    async fn resume(self, round: Round) -> Result<SourceOutcome, Fault> {
+        let (core, call, server) = (self.core, self.call, Arc::clone(&round.place().server));
+        let resumed = self.continue_with(round).await;
+        resumed.map_err(|fault| {
+            let repeats_all = !call.context().version().has_input_required() && core.has_effect(call, &server);
+            if repeats_all { fault.without_repetition() } else { fault }
+        })
+    }
+
+    /// Sends a later round.
     ///
     /// The policies decided the first round. The seal of its state is valid for the same principal, name and arguments only. A later
     /// round needs no other approval, and fails if a policy denies the call meanwhile.
-    async fn resume(self, round: Round) -> Result<SourceOutcome, Fault> {
+    async fn continue_with(self, round: Round) -> Result<SourceOutcome, Fault> {
         let began = Instant::now();
-        let place = match &round {
-            Round::Parked { place, .. } | Round::Elsewhere { place, .. } | Round::Upstream { place, .. } => place,
-        };
+        let place = round.place();
         let core = self.core;
         let slot = core.slot(&place.server)?;
         let input = core.input_of_round(self.call, place, &slot, &self.downstream, began).await?;
@@ -398,6 +407,7 @@ impl<'a> Incoming<'a> {
             record.refuse();
             return Err(InputRound::state_expired().into());
         }
+        let is_once = once.is_some();
         match once {
             Some(once) => {
                 let claim = self.core.claim(self.call, once, principal).await.inspect_err(|_| record.refuse())?;
@@ -413,7 +423,9 @@ impl<'a> Incoming<'a> {
         // A link of the client can have named the server.
         reached.is_private |= self.core.names == Names::Raw;
         let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
-        self.send(key, &*place.name, &place.name, reached, Some(responses)).await
+        let sent = self.send(key, &*place.name, &place.name, reached, Some(responses)).await;
+        // The state is used, also if the server has not received the round.
+        sent.map_err(|fault| if is_once { fault.without_repetition() } else { fault })
     }
 
     /// Sends the request to its server. `key` is the member of the parameters that names the item, and `value` its value at the

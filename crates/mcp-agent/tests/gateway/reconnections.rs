@@ -1,5 +1,6 @@
 //! Calls while the host connects again to a lost server: each of them can be repeated. The clock is paused: it advances only while each
 //! task waits for a time.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     sync::{
@@ -9,14 +10,17 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{CallError, Gateway, Host, HostBuilder};
+use mcp_agent::{
+    CallError, Gateway, Host, HostBuilder,
+    policy::{Effect, PendingApproval},
+};
 use mcp_client::{
     Reconnect,
     transport::{BoxFuture, Connect, Transport, TransportError},
 };
-use mcp_protocol::{ErrorCode, ProtocolVersion};
+use mcp_protocol::{ElicitResult, ErrorCode, JsonObject, ProtocolVersion};
 use mcp_server::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
@@ -123,6 +127,54 @@ async fn the_wait_for_a_lost_server_is_a_part_of_the_time_without_progress() {
         let lasted = began.elapsed().as_secs();
         assert!((59..=61).contains(&lasted), "{down} to {up}: {lasted} s, {error}");
         assert_eq!(error.data, Some(json!({ "server": "s", "retryable": true })), "{down} to {up}");
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Answer {
+    name: String,
+}
+
+/// Calls a tool that asks, at a server that is lost before the answer of the user. Returns the data of the error.
+async fn lost_between_rounds(down: ProtocolVersion, is_read_only: bool, is_approved: bool) -> Value {
+    let ask = tool("t", async |inputs: Inputs| {
+        let Answer { name } = inputs.elicit("name", "Your name?").await?;
+        Ok::<_, ToolError>(name)
+    });
+    let ask = if is_read_only { ask.read_only() } else { ask };
+    let server = Breaking::of(Server::builder("s", "1").versions([ProtocolVersion::V2026_07_28]).tool(ask).build());
+    let host = server.host();
+    let host = match is_approved {
+        true => host.default_effect(Effect::Ask).approver(|_: PendingApproval| async { true }),
+        false => host,
+    };
+    let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
+    let lost = server.clone();
+    let user = client().on_elicit(move |_form| {
+        lost.set_broken(true);
+        async { Ok(ElicitResult::accept(JsonObject::new().with("name", "ada"))) }
+    });
+    let user = user.connect(&gateway).await.unwrap();
+    let called = timeout(SOON * 10, user.call_tool("s__t", ()).into_future()).await.unwrap();
+    called.unwrap_err().rpc().unwrap().data.clone().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_round_that_cannot_be_repeated_alone_is_retryable_only_with_the_hints_of_its_tool() {
+    let [legacy, modern] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
+    for (down, is_read_only, is_approved, is_retryable) in [
+        (legacy, false, false, false),
+        (legacy, true, false, true),
+        (legacy, false, true, false),
+        (modern, false, false, true),
+        (modern, true, false, true),
+        // The state of an approved call is used.
+        (modern, true, true, false),
+    ] {
+        let data = lost_between_rounds(down, is_read_only, is_approved).await;
+        let expected = (&json!("s"), &json!(is_retryable));
+        assert_eq!((&data["server"], &data["retryable"]), expected, "{down} {is_read_only} {is_approved}: {data}");
+        assert!(is_retryable || data.get("retryAfterMs").is_none(), "{data}");
     }
 }
 
