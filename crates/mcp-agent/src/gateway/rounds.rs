@@ -16,8 +16,8 @@ use super::{
     views,
 };
 use crate::{
-    CatalogTool,
-    policy::{LaterRound, PolicyInput, Refusal, RefusalKind},
+    CallError, CatalogTool,
+    policy::{LaterRound, PolicyInput, Refusal, RefusalKind, Rule},
     registry::Slot,
 };
 
@@ -48,34 +48,64 @@ impl Core {
     ///
     /// # Errors
     /// Those of [`Core::round`].
-    pub(super) fn recorded_round(
-        &self,
+    pub(super) async fn recorded_round(
+        self: &Arc<Self>,
         call: &SourceCall,
         params: &Members<'_>,
         downstream: &Downstream,
     ) -> Result<Option<Round>, RpcError> {
         let round = self.round(call, params);
         if round.is_err() {
-            self.record_unopened(call, downstream);
+            // Most rounds continue their calls. Boxing keeps the futures of calls small.
+            Box::pin(self.record_unopened(call, downstream)).await;
         }
         round
     }
 
-    /// Records that a round does not continue its call. The state names no server, so the item of the lists does.
-    fn record_unopened(&self, call: &SourceCall, downstream: &Downstream) {
+    /// Records that a round does not continue its call. The state names no server, so the name of the item does.
+    async fn record_unopened(self: &Arc<Self>, call: &SourceCall, downstream: &Downstream) {
         let (merged, name) = (self.newest_merged(), call.name());
-        let (kind, item) = match call.method() {
-            method::CallTool::NAME => (ItemKind::Tool, merged.tools.get(name)),
-            method::ReadResource::NAME => (ItemKind::Resource, merged.resources.get(name)),
-            _ => (ItemKind::Prompt, merged.prompts.get(name)),
+        let input = match call.method() {
+            method::CallTool::NAME => merged.tools.get(name).map(|item| views::input(ItemKind::Tool, item)),
+            method::ReadResource::NAME => {
+                let found = self.find_resource(call, name).await;
+                found.map(|(server, uri, _)| PolicyInput::resource(&*server, &*uri))
+            }
+            _ => merged.prompts.get(name).map(|item| views::input(ItemKind::Prompt, item)),
         };
-        let Some(item) = item else { return };
-        let Some(slot) = self.host.shared().registry.slot(&item.server) else { return };
-        let mut input = views::input(kind, item);
+        let Some(mut input) = input else { return };
         input.principal = downstream.principal.as_deref().map(str::to_owned);
+        self.record_refusal(&input);
+    }
+
+    /// Records that a round does not continue its call. The server of the input can be unknown.
+    fn record_refusal(&self, input: &PolicyInput) {
+        let slot = self.host.shared().registry.slot(&input.server);
         // The check records a denied call itself.
-        if let Ok(mut record) = self.permit_round(&input, &slot) {
+        let rules = slot.as_ref().map_or(&[][..], |slot| &slot.options.rules[..]);
+        if let Ok(mut record) = self.permit_round(input, rules) {
             record.refuse();
+        }
+    }
+
+    /// Records a round whose server or tool cannot be reached, and returns its fault. A server that is away can continue the call later.
+    pub(super) async fn unreached_round(
+        &self,
+        call: &SourceCall,
+        place: &Place,
+        downstream: &Downstream,
+        fault: Fault,
+    ) -> Fault {
+        let input = input_of(call, place, downstream);
+        if !matches!(fault, Fault::Call(CallError::Unavailable { .. })) {
+            self.record_refusal(&input);
+            return fault;
+        }
+        let slot = self.host.shared().registry.slot(&place.server);
+        let rules = slot.as_ref().map_or(&[][..], |slot| &slot.options.rules[..]);
+        match self.permit_round(&input, rules) {
+            Ok(mut record) => record.allow().await.err().unwrap_or(fault),
+            Err(denied) => denied,
         }
     }
 
@@ -92,13 +122,7 @@ impl Core {
         downstream: &Downstream,
         began: Instant,
     ) -> Result<PolicyInput, Fault> {
-        let (server, name) = (&*place.server, &*place.name);
-        let mut input = match call.method() {
-            method::CallTool::NAME => PolicyInput::new(server, name),
-            method::ReadResource::NAME => PolicyInput::resource(server, name),
-            _ => PolicyInput::prompt(server, name),
-        };
-        input.principal = downstream.principal.as_ref().map(|principal| principal.to_string());
+        let mut input = input_of(call, place, downstream);
         let is_denied = || self.host.shared().gate.denies_kind(&input, &slot.options.rules);
         if call.method() == method::CallTool::NAME && !is_denied() {
             let tool = self.tool_of_round(place, slot, began).await?;
@@ -111,8 +135,8 @@ impl Core {
     ///
     /// # Errors
     /// If a policy denies the call meanwhile, or requires an approval without an approver.
-    pub(super) fn permit_round<'a>(&'a self, input: &'a PolicyInput, slot: &Slot) -> Result<RoundRecord<'a>, Fault> {
-        let (gate, rules) = (&self.host.shared().gate, &slot.options.rules[..]);
+    pub(super) fn permit_round<'a>(&'a self, input: &'a PolicyInput, rules: &[Rule]) -> Result<RoundRecord<'a>, Fault> {
+        let gate = &self.host.shared().gate;
         if !gate.is_active() && rules.is_empty() {
             return Ok(RoundRecord(None));
         }
@@ -141,6 +165,18 @@ impl Core {
         let gone = || RpcError::invalid_params("the server does not have the tool any more").into();
         find().await.ok_or_else(gone)
     }
+}
+
+/// Returns the input of the policies for a later round, without the annotations of its tool.
+fn input_of(call: &SourceCall, place: &Place, downstream: &Downstream) -> PolicyInput {
+    let (server, name) = (&*place.server, &*place.name);
+    let mut input = match call.method() {
+        method::CallTool::NAME => PolicyInput::new(server, name),
+        method::ReadResource::NAME => PolicyInput::resource(server, name),
+        _ => PolicyInput::prompt(server, name),
+    };
+    input.principal = downstream.principal.as_deref().map(str::to_owned);
+    input
 }
 
 /// Whether the error of a round is that of an expired state.

@@ -149,7 +149,7 @@ impl Source for Relays {
 impl Core {
     async fn call_tool(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream)? {
+        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream).await? {
             return Box::pin(request.resume(round)).await;
         }
         let (item, reached) = self.reach_tool(call, &request.params, &request.downstream).await?;
@@ -158,7 +158,7 @@ impl Core {
 
     async fn read_resource(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream)? {
+        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream).await? {
             return Box::pin(request.resume(round)).await;
         }
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
@@ -171,7 +171,7 @@ impl Core {
 
     async fn get_prompt(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream)? {
+        if let Some(round) = self.recorded_round(call, &request.params, &request.downstream).await? {
             return Box::pin(request.resume(round)).await;
         }
         let began = Instant::now();
@@ -362,9 +362,18 @@ impl<'a> Incoming<'a> {
         let began = Instant::now();
         let place = round.place();
         let core = self.core;
-        let slot = core.slot(&place.server)?;
-        let input = core.input_of_round(self.call, place, &slot, &self.downstream, began).await?;
-        let mut record = core.permit_round(&input, &slot)?;
+        let found = match core.slot(&place.server) {
+            Ok(slot) => {
+                let input = core.input_of_round(self.call, place, &slot, &self.downstream, began).await;
+                input.map(|input| (slot, input))
+            }
+            Err(gone) => Err(gone.into()),
+        };
+        let (slot, input) = match found {
+            Ok(found) => found,
+            Err(fault) => return Err(core.unreached_round(self.call, place, &self.downstream, fault).await),
+        };
+        let mut record = core.permit_round(&input, &slot.options.rules)?;
         match round {
             Round::Parked { place, call, number, responses } => {
                 let holder = core.holder(&place.server, &self.downstream);

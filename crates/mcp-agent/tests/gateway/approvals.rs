@@ -11,12 +11,12 @@ use std::{
 };
 
 use mcp_agent::{
-    Gateway, Host, ServerState,
+    Gateway, Host, Names, ServerState,
     policy::{AuditEvent, AuditSink, DecidedBy, Effect, Outcome, PendingApproval, RefusalKind},
 };
 use mcp_client::{Reconnect, Update, transport::BoxFuture};
 use mcp_protocol::SubscriptionFilter;
-use mcp_server::{inputs::StateKeys, store::MemoryStore};
+use mcp_server::{inputs::StateKeys, prelude::*, store::MemoryStore};
 use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    common::{Pipe, Processes, REVISIONS, SOON, client, over_http},
+    common::{self, Pipe, Processes, REVISIONS, SOON, client, over_http, raw},
     rounds::{Turns, asking, connect, first_round, next, reason, send},
 };
 
@@ -95,6 +95,46 @@ async fn a_round_whose_state_does_not_open_is_recorded_as_refused() {
         }
         let outcomes = [Outcome::Allowed, Outcome::Refused(RefusalKind::NotContinued)];
         let expected = [outcomes[0], outcomes[1], outcomes[1]].map(|outcome| ("form".to_owned(), outcome));
+        assert_eq!(*events.lock().unwrap(), expected, "{up}");
+    }
+}
+
+#[tokio::test]
+async fn a_round_of_an_unlisted_resource_whose_state_does_not_open_is_recorded_as_refused() {
+    for (names, prefix) in [(Names::Provider, "mcp://s/"), (Names::Raw, "")] {
+        let events: Arc<Mutex<Vec<(String, Outcome)>>> = Arc::default();
+        let sink = Arc::clone(&events);
+        let notes = Server::builder("s", "1").resource_template(template("note://{id}", async || "text")).build();
+        let host = Host::builder("gateway", "1")
+            .server("s", &notes)
+            .audit(move |event: &AuditEvent| sink.lock().unwrap().push((event.tool.clone(), event.outcome)));
+        let gateway = Gateway::builder(host.start().await.unwrap()).names(names);
+        let user = common::connect(gateway, REVISIONS[1]).await;
+        let forged = json!({ "uri": format!("{prefix}note://7"), "requestState": "forged" });
+        let refused = raw(&user, "resources/read", forged).await.unwrap_err();
+        assert_eq!(reason(&refused), "request_state_expired", "{names:?}");
+        let expected = [("note://7".to_owned(), Outcome::Refused(RefusalKind::NotContinued))];
+        assert_eq!(*events.lock().unwrap(), expected, "{names:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_round_whose_server_was_removed_is_recorded_as_refused() {
+    for up in REVISIONS {
+        let events: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+        let sink = Arc::clone(&events);
+        let host = Host::builder("gateway", "1")
+            .server("s", Pipe::new(asking(up, &Turns::default())))
+            .audit(move |event: &AuditEvent| sink.lock().unwrap().push(event.outcome));
+        let host = host.start().await.unwrap();
+        let gateway = Gateway::builder(host.clone()).build().unwrap().versions([REVISIONS[1]]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let (key, state) = first_round(&user).await;
+        host.remove("s").await;
+        let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+        let refused = send(&user, next(&json!({}), &state, &key, &answer)).await.unwrap_err();
+        assert_eq!(refused.code.0, -32602, "{up}: {refused}");
+        let expected = [Outcome::Allowed, Outcome::Refused(RefusalKind::NotContinued)];
         assert_eq!(*events.lock().unwrap(), expected, "{up}");
     }
 }
