@@ -53,14 +53,12 @@ pub struct QuestionState {
     pub has_asked: bool,
     /// No running or cancelled call can cause an input request.
     pub is_free: bool,
-    /// An input request failed, because several calls can have caused it.
-    pub has_failed: bool,
 }
 
 impl Default for QuestionState {
     /// The state of a client without a connection.
     fn default() -> Self {
-        Self { names_calls: false, has_asked: false, is_free: true, has_failed: false }
+        Self { names_calls: false, has_asked: false, is_free: true }
     }
 }
 
@@ -208,7 +206,15 @@ impl Client {
         let Some(connection) = self.core().connections.current() else { return QuestionState::default() };
         let names_calls = self.version().is_stateless() || connection.sender.has_request_streams();
         let (has_asked, is_free) = connection.pending.unnamed_questions();
-        QuestionState { names_calls, has_asked, is_free, has_failed: connection.pending.has_failed_question() }
+        QuestionState { names_calls, has_asked, is_free }
+    }
+
+    /// Waits until an input request has failed, because several calls can have caused it. Cancel safe.
+    #[doc(hidden)]
+    pub async fn question_failed(&self) {
+        let mut failed = self.core().connections.question_failed.subscribe();
+        // The sender is a part of the client.
+        let _ = failed.wait_for(|has_failed| *has_failed).await;
     }
 
     /// Closes the connection and opens another one. Running calls fail as if the connection was lost, later ones wait.

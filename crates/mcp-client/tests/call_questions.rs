@@ -103,6 +103,31 @@ async fn a_request_without_a_call_is_rejected_during_calls_with_different_handle
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_a_question_that_several_calls_can_have_caused_is_reported() {
+    let (client, mut peer, _peers) = connected_as(of_client(), LEGACY).await;
+    // The client remembers 64 cancelled calls. Beyond them, it knows the origin of no message.
+    for _ in 0..65 {
+        let call = start(client.call_tool("t", ()).answers(Arc::new(Named("call"))));
+        peer.expect("tools/call").await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        assert_eq!(peer.recv().await["method"], "notifications/cancelled");
+    }
+    let has_failed = async || timeout(Duration::from_secs(1), client.question_failed()).await.is_ok();
+    peer.notify("notifications/message", json!({ "level": "info", "data": 1 })).await;
+    // The client rejects a request of unknown origin, which is not a question.
+    let rejected = peer.exchange(json!("r"), "example/request", json!({})).await;
+    assert_eq!(rejected["error"]["code"], -32600, "{rejected}");
+    assert!(!has_failed().await);
+    let running = start(client.call_tool("t", ()).answers(Arc::new(Named("call"))));
+    peer.expect("tools/call").await;
+    let refused = peer.exchange(json!("q"), "elicitation/create", form()).await;
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    // The report does not wait for the end of the call.
+    assert!(has_failed().await && !running.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_of_a_cancelled_call_does_not_reach_the_handler_of_another_call() {
     let (client, mut peer, _peers) = connected_as(of_client().roots([]), LEGACY).await;
     let one = start(client.call_tool("one", ()).answers(Arc::new(Named("one"))));

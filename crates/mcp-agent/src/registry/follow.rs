@@ -64,6 +64,7 @@ impl Slot {
         let idle = idle.or(ends_idle.then_some(CALLER_IDLE));
         let mut states = client.states();
         let mut idle_at = idle.map(|idle| Instant::now() + idle);
+        let mut has_failed_question = false;
         loop {
             tokio::select! {
                 () = next(&mut changes) => {
@@ -89,6 +90,14 @@ impl Slot {
                     }
                     Some(state) => self.follow(registry, client, state, &mut changes).await,
                 },
+                () = client.question_failed(), if !has_failed_question => {
+                    has_failed_question = true;
+                    // The connections of a server share its status.
+                    let server = registry.slot(&self.name).filter(|slot| slot.fingerprint == self.fingerprint);
+                    if let Some(server) = server {
+                        server.report_failed_question(registry);
+                    }
+                }
                 () = until(idle_at) => {
                     let Some(idle) = idle else { continue };
                     let stop = || {

@@ -103,12 +103,8 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if self.is_askable {
             self.connection.askable.fetch_sub(1, Ordering::AcqRel);
-            let questions = self.connection.questions();
-            if questions.has_asked {
+            if self.connection.questions().has_asked {
                 self.server.asks.store(true, Ordering::Release);
-            }
-            if questions.has_failed {
-                self.server.report_failed_question();
             }
         }
         self.active = None;

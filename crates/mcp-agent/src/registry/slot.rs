@@ -130,8 +130,8 @@ pub(crate) struct Unavailable {
 }
 
 /// The cause of a failed input request, and its remedy.
-const SEVERAL_CALLS: &str =
-    "several calls can have caused it: `\"asks\": true` in the entry of the server prevents this";
+const SEVERAL_CALLS: &str = "several calls can have caused it: `ServerOptions::asks`, or `\"asks\": true` in the entry of the server, \
+                             prevents this";
 
 impl Link {
     fn unavailable(&self) -> Unavailable {
@@ -340,9 +340,15 @@ impl Slot {
     }
 
     /// Reports once that an input request failed.
-    pub(super) fn report_failed_question(&self) {
+    pub(super) fn report_failed_question(&self, registry: &Registry) {
         if !self.has_failed_question.swap(true, Ordering::AcqRel) {
-            tracing::warn!(server = &*self.name, reason = SEVERAL_CALLS, "an input request of a server failed");
+            tracing::warn!(
+                target: "mcp_agent::registry::asking",
+                server = &*self.name,
+                reason = SEVERAL_CALLS,
+                "an input request of a server failed"
+            );
+            self.publish_status(registry);
         }
     }
 

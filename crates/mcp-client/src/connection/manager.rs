@@ -34,6 +34,8 @@ pub(crate) struct ConnectionManager {
     pub(crate) expedite: Notify,
     /// Changes when the application requests an attempt at once.
     pub(crate) attempt_now: watch::Sender<()>,
+    /// Whether an input request failed, because several calls can have caused it.
+    pub(crate) question_failed: watch::Sender<bool>,
     ids: AtomicI64,
     status: watch::Sender<Status>,
     state: watch::Sender<State>,
@@ -82,6 +84,7 @@ impl ConnectionManager {
             wake: Notify::new(),
             expedite: Notify::new(),
             attempt_now: watch::Sender::default(),
+            question_failed: watch::Sender::default(),
             ids: AtomicI64::new(1),
             status: watch::Sender::new(Status::Opening { attempt: 1 }),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),

@@ -49,8 +49,6 @@ struct Table {
     cancelled: CancelledCalls,
     /// The server sent an input request that names no call.
     has_asked: bool,
-    /// An input request failed, because several calls can have caused it.
-    has_failed_question: bool,
     end: Option<Option<TransportError>>,
 }
 
@@ -199,11 +197,6 @@ impl PendingRequests {
         (table.has_asked, is_free)
     }
 
-    /// Whether an input request failed, because several calls can have caused it.
-    pub(crate) fn has_failed_question(&self) -> bool {
-        self.table().has_failed_question
-    }
-
     /// Returns the origin of a request of the server that came on this route. If requests have streams of their own, a
     /// request on the stream of the connection belongs to no call.
     pub(crate) fn asker(&self, route: &Route, method: &str, has_request_streams: bool) -> Asker {
@@ -221,12 +214,10 @@ impl PendingRequests {
             return Asker::Server { calls: None };
         }
         table.has_asked |= is_input_request(method);
-        let asker = match table.cancelled.handlers() {
+        match table.cancelled.handlers() {
             Some(cancelled) => Asker::among(method, table.candidates().into_iter(), &cancelled),
             None => Asker::Ambiguous,
-        };
-        table.has_failed_question |= matches!(asker, Asker::Ambiguous);
-        asker
+        }
     }
 
     /// Accepts no more requests. Waiting requests are not affected.
@@ -305,7 +296,7 @@ fn text(notice: &ProgressParams) -> usize {
 }
 
 /// Returns whether a method of the server is an input request.
-fn is_input_request(name: &str) -> bool {
+pub(super) fn is_input_request(name: &str) -> bool {
     matches!(name, method::Elicit::NAME | method::CreateMessage::NAME | method::ListRoots::NAME)
 }
 

@@ -20,7 +20,8 @@ use tokio::{
 };
 
 use super::{
-    Asker, Connection, ConnectionManager, ECHO, Notification, RunningCall, StreamReceiver, response::unlimited,
+    Asker, Connection, ConnectionManager, ECHO, Notification, RunningCall, StreamReceiver, pending::is_input_request,
+    response::unlimited,
 };
 use crate::retry::RequestFailure;
 
@@ -327,7 +328,12 @@ impl Reader<'_> {
             return Err(busy());
         }
         match asker.refusal() {
-            Some(error) => Err(error),
+            Some(error) => {
+                if matches!(asker, Asker::Ambiguous) && is_input_request(&request.method) {
+                    self.manager.question_failed.send_replace(true);
+                }
+                Err(error)
+            }
             None => {
                 let answer = receiver.request(connection, &request.method, request.params, &asker);
                 Ok((answer, asker.call().cloned()))
