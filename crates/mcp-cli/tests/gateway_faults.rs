@@ -79,24 +79,49 @@ fn a_fault_of_a_required_entry_and_of_the_keys_is_found_before_a_server_starts()
 }
 
 #[test]
-fn each_faulty_entry_is_named() {
+fn each_faulty_entry_is_named_once() {
     let project = Project::new("gateway-all-faults");
-    let faulty = |required: bool| json!({ "command": fixture(), "env": { "TOKEN": "${MCP_TEST_UNSET_VARIABLE}" }, "x-mcp": { "required": required } });
+    let entry = |required: bool| json!({ "command": fixture(), "x-mcp": { "required": required } });
+    let faulty = |required: bool| {
+        let mut entry = entry(required);
+        entry["env"] = json!({ "TOKEN": "${MCP_TEST_UNSET_VARIABLE}" });
+        entry
+    };
     let gone = |required: bool| json!({ "command": "/no/such/program", "x-mcp": { "required": required } });
-    for (servers, code) in [
-        (json!({ "first": faulty(false), "second": faulty(false), "third": faulty(false) }), 2),
-        (json!({ "first": faulty(false), "second": faulty(true), "third": { "command": fixture() } }), 2),
-        (json!({ "first": gone(true), "second": gone(false), "third": { "command": fixture() } }), 3),
+    for (servers, named, code) in [
+        (json!({ "first": faulty(false), "second": faulty(false), "third": faulty(false) }), 3, 2),
+        (json!({ "first": faulty(false), "second": faulty(true), "third": entry(false) }), 2, 2),
+        (json!({ "first": gone(true), "second": gone(false), "third": entry(false) }), 2, 3),
     ] {
         let output = gateway(&project, &servers, &["--port", "0"]).bounded_output();
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{servers}: {stderr}");
-        for name in ["first", "second", "third"] {
-            let is_faulty = servers[name]["command"] == "/no/such/program" || servers[name].get("env").is_some();
-            let is_named =
-                [format!("$.mcpServers.{name}"), format!("`{name}`")].iter().any(|text| stderr.contains(text));
-            assert_eq!(is_named, is_faulty, "{name} of {servers}: {stderr}");
+        check_named(&servers, named, code, &output);
+    }
+    // The entries of a discovered file need an approval.
+    for (servers, code, fatal) in [
+        (json!({ "first": faulty(false), "second": entry(true), "third": entry(false) }), 3, "second"),
+        (json!({ "first": entry(true), "second": entry(false), "third": faulty(true) }), 2, "third"),
+        (json!({ "first": entry(false), "second": faulty(false), "third": entry(false) }), 2, "second"),
+    ] {
+        project.write("project/.mcp.json", &json!({ "mcpServers": servers }));
+        for arguments in [&["gateway", "--port", "0"][..], &["tools"]] {
+            let output = project.command(arguments).bounded_output();
+            check_named(&servers, 3, code, &output);
+            let stderr = text(&output.stderr);
+            let error = stderr.lines().find(|line| !line.starts_with("mcp: warning: ")).unwrap();
+            assert!(error.contains(&format!("$.mcpServers.{fatal}")), "{arguments:?} {servers}: {stderr}");
         }
+    }
+}
+
+/// Checks that the command names each of the first entries once.
+#[track_caller]
+fn check_named(servers: &Value, named: usize, code: i32, output: &std::process::Output) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{servers}: {stderr}");
+    for (number, name) in ["first", "second", "third"].into_iter().enumerate() {
+        let texts = [format!("$.mcpServers.{name}"), format!("the server `{name}`")];
+        let lines = stderr.lines().filter(|line| texts.iter().any(|text| line.contains(text))).count();
+        assert_eq!(lines, usize::from(number < named), "{name} of {servers}: {stderr}");
     }
 }
 

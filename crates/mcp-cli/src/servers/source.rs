@@ -90,14 +90,13 @@ impl Source {
     }
 
     /// Returns the servers of the command, and the selected servers that it cannot use.
+    ///
+    /// # Errors
+    /// The fault that ends the command: of a required entry, or of an entry if no server is usable. A fault is named before a missing
+    /// approval. Each other fault is a warning then.
     pub(super) fn usable(self) -> Result<(Vec<ServerDefinition>, Unusable), Failure> {
-        let mut faults = Vec::new();
         let errors: Vec<ConfigError> = self.config.errors.iter().filter(|error| self.selects(error)).cloned().collect();
-        if let Some(error) = errors.iter().find(|error| error.required) {
-            warn_of_others(errors.iter(), error);
-            return Err(failure(error));
-        }
-        let mut usable = Vec::new();
+        let (mut usable, mut refused) = (Vec::new(), Vec::new());
         for server in &self.config.servers {
             if !self.is_selected(&server.name) || !server.enabled && self.only.is_none() {
                 continue;
@@ -106,21 +105,22 @@ impl Source {
                 return Err(Failure::usage(format!("the server `{}` is disabled", line(&server.name))));
             }
             match Self::refusal(server)? {
-                Some(fault) if server.required => return Err(failure(&fault)),
-                Some(fault) => faults.push(fault),
+                Some(refusal) => refused.push(refusal.required(server.required)),
                 None => usable.push(server.clone()),
             }
         }
-        if usable.is_empty() {
-            // An entry with a fault is named before an entry without an approval.
-            let first = errors.iter().find(|error| error.code != Code::Denied).or(faults.first()).or(errors.first());
-            if let Some(first) = first {
-                warn_of_others(errors.iter().chain(&faults), first);
-            }
-            let file = line(&self.config.file.to_string_lossy());
-            return Err(first.map_or_else(|| Failure::usage(format!("the file {file} enables no server")), failure));
+        let of_required = errors.iter().chain(&refused).find(|fault| fault.required);
+        let of_all = || errors.iter().find(|error| error.code != Code::Denied).or(refused.first()).or(errors.first());
+        let fatal = of_required.or_else(|| if usable.is_empty() { of_all() } else { None });
+        if let Some(fatal) = fatal {
+            warn_of_others(errors.iter().chain(&refused), fatal);
+            return Err(failure(fatal));
         }
-        Ok((usable, Unusable(errors.into_iter().chain(faults).collect())))
+        if usable.is_empty() {
+            let file = line(&self.config.file.to_string_lossy());
+            return Err(Failure::usage(format!("the file {file} enables no server")));
+        }
+        Ok((usable, Unusable(errors.into_iter().chain(refused).collect())))
     }
 
     fn selects(&self, error: &ConfigError) -> bool {
