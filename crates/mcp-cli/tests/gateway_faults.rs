@@ -2,13 +2,14 @@
 
 use std::{fs, net::TcpListener};
 
+use mcp_client::{Client, protocol::ElicitResult};
 use serde_json::{Value, json};
 
 use super::{
     configuration::Project,
     fixture,
     gateway::{gateway, get},
-    process::BoundedOutput as _,
+    process::{BoundedOutput as _, TIMEOUT},
     serve::Serving,
     text,
 };
@@ -194,6 +195,49 @@ fn a_line_that_is_not_a_message_names_its_server() {
     let serving = Serving::start(gateway(&project, &json!({ "loud": loud }), &["--port", "0"]));
     let expected = "mcp: warning: the server `loud` wrote a line that is not a message: Starting";
     assert!(serving.earlier.iter().any(|line| line == expected), "{:?}", serving.earlier);
+}
+
+/// A server of 2025-11-25 that asks during its second call. It answers both calls after the response.
+const ASKING: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+  result() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+  case "$line" in
+    *'"method":"initialize"'*)
+      result "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"method":"tools/list"'*) result "$id" '{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}' ;;
+    *'"method":"tools/call"'*)
+      if [ -n "$first" ]; then
+        second=$id
+        printf '%s\n' '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}'
+      else
+        first=$id
+      fi ;;
+    *'"id":"q"'*) result "$first" '{"content":[]}'; result "$second" '{"content":[]}' ;;
+    *'"method":"notifications/'*) ;;
+    *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id" ;;
+  esac
+done
+"#;
+
+#[test]
+fn a_failed_input_request_names_its_remedy_in_the_log() {
+    let project = Project::new("gateway-asks");
+    let servers = json!({ "one": { "command": "sh", "args": ["-c", ASKING] } });
+    let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let call = async || {
+        let user = Client::builder("client", "1").on_elicit(async |_form| Ok(ElicitResult::decline()));
+        user.connect(serving.url.as_str()).await.unwrap().call_tool("one__t", ()).await.unwrap();
+    };
+    let called = async { tokio::join!(call(), call()) };
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, called).await }).unwrap();
+    let warning = serving.stderr.find(|line| line.contains("an input request of a server failed")).unwrap();
+    assert!(warning.starts_with("mcp: warning: ") && warning.contains(r#"server="one""#), "{warning}");
+    assert!(warning.contains(r#"`\"asks\": true` in the entry of the server"#), "{warning}");
+    let status: Value = serde_json::from_str(&get(&serving.url, "/status", "").1).unwrap();
+    let diagnostics = status["servers"][0]["diagnostics"].as_array().unwrap();
+    assert!(diagnostics.len() == 1 && diagnostics[0].as_str().unwrap().contains("`\"asks\": true`"), "{status}");
 }
 
 #[test]
