@@ -157,3 +157,21 @@ async fn raw_uris_lead_to_the_first_server_that_has_them() {
         assert_eq!(observed.diagnostics().len(), 6, "{:?}", observed.diagnostics());
     }
 }
+
+#[tokio::test]
+async fn instructions_without_visible_characters_are_absent() {
+    for (down, up) in cells() {
+        let server = |name: &str, text: &str| {
+            Server::builder(name, "1").versions([up]).instructions(text).tool(tool("t", async || "t")).build()
+        };
+        let (blank, empty, plain) = (server("blank", "\u{200b}\u{202e}"), server("empty", ""), server("plain", "Ask."));
+        for (servers, expected) in [
+            (&[("blank", &blank)][..], None),
+            (&[("empty", &empty)], None),
+            (&[("blank", &blank), ("empty", &empty), ("plain", &plain)], Some("# plain\n\n> Ask.")),
+        ] {
+            let client = connect(gateway(servers).await, down).await;
+            assert_eq!(client.negotiated().instructions.as_deref(), expected, "{down} {up} {servers:?}");
+        }
+    }
+}
