@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_client::{
     Negotiated, OpenTransport, Reconnect, State,
-    protocol::{LoggingLevel, ProtocolVersion},
+    protocol::{ElicitResult, JsonObject, LoggingLevel, ProtocolVersion},
 };
 use mcp_server::prelude::*;
 use serde_json::json;
@@ -59,6 +59,29 @@ async fn repeats_read_only_requests_and_not_calls_that_may_have_run() {
         peer.answer(id, json!({ "resultType": "complete", "prompts": [{ "name": "p" }] })).await;
         assert_eq!(list.await.unwrap().unwrap()[0].name, "p");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_before_a_round_does_not_shorten_the_wait_of_the_next_round() {
+    let answers = builder().on_elicit(async |_form| {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(ElicitResult::accept(JsonObject::new()))
+    });
+    let (client, mut peer, mut peers) = connected_as(answers, ERAS[1]).await;
+    let call = start(client.call_tool("t", ()).idle_timeout(Duration::from_secs(10)));
+    let id = peer.expect("tools/call").await;
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    let form = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+    let questions = json!({ "q": { "method": "elicitation/create", "params": form } });
+    peer.answer(id, json!({ "resultType": "input_required", "inputRequests": questions })).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    peer.close();
+    let mut peer = peers.next().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    reopen(&mut peer, ERAS[1]).await;
+    let id = peer.expect("tools/call").await;
+    peer.answer(id, tool_result("done")).await;
+    assert_eq!(call.await.unwrap().unwrap().text(), "done");
 }
 
 #[tokio::test(start_paused = true)]

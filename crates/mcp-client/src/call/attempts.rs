@@ -43,6 +43,8 @@ pub(crate) async fn send_until_answered(
     options: &mut CallOptions,
 ) -> Result<Answer, Error> {
     let span = RequestSpan::open(&request.method, request.name.as_deref(), core.config.peer.as_deref());
+    // The answer of an earlier round ended the time without activity.
+    options.quiet = Duration::ZERO;
     // Pinned first, because a moved future is copied.
     let attempts = pin!(attempts(core, request, inputs, options));
     let answered = attempts.instrument(span.span()).await;
