@@ -304,6 +304,8 @@ fn the_status_and_the_title_have_the_servers_with_an_unusable_entry() {
     ]) {
         assert_eq!((&server["name"], &server["state"]), (&json!(name), &json!(state)), "{text}");
         assert!(server["reason"].as_str().unwrap_or_default().contains(reason), "{text}");
+        let remedy = server["remedy"].as_str().unwrap_or_default();
+        assert_eq!(remedy.ends_with("; then start the gateway again"), state == "unusable", "{text}");
     }
     assert!(!text.contains("hunter2"), "{text}");
 }

@@ -79,7 +79,7 @@ pub(super) fn decide(names: &[String], all: bool, is_approved: bool, options: &O
     }
     report_decisions(&config, &decided, &faults, is_approved, Output::new(options.json))?;
     for name in denied.into_iter().map(line) {
-        note(format!("{name} stays denied; `mcp approve {name}` approves it"));
+        note(format!("{name} stays denied; `mcp approve {}` approves it", shell_words::quote(&name)));
     }
     if faults.is_empty() {
         return Ok(());

@@ -36,7 +36,7 @@ pub(super) fn read(file: PathBuf, scope: Scope) -> Result<ConfigFile, ConfigErro
 }
 
 fn denied(file: impl Into<PathBuf>, path: &str, name: &str) -> ConfigError {
-    let remedy = format!("run `mcp approve {name}` if you trust it");
+    let remedy = format!("run `mcp approve {}` if you trust it", shell_words::quote(name));
     ConfigError::new(Code::Denied, file, path, "the definition of the server is denied", remedy).server(name)
 }
 
@@ -83,7 +83,8 @@ impl Source {
             approval if approval.permits() => None,
             _ => {
                 let message = "the project file defines a server that is not approved";
-                let remedy = format!("read the entry, and run `mcp approve {name}` if you trust it");
+                let quoted = shell_words::quote(name);
+                let remedy = format!("read the entry, and run `mcp approve {quoted}` if you trust it");
                 Some(ConfigError::new(Code::NeedsApproval, &origin.file, &origin.path, message, remedy).server(name))
             }
         })

@@ -37,7 +37,7 @@ fn dropped(item: &DroppedItem) -> Value {
 fn server(host: &Host, renewable: &Renewable, status: &ServerStatus) -> Value {
     let remedy = match status.state {
         ServerState::NeedsLogin => Some(renewable.remedy(host, &status.name)),
-        ServerState::NeedsApproval => Some(format!("run `mcp approve {}`", shell_words::quote(&status.name))),
+        // The gateway starts without the servers that are not approved.
         _ => None,
     };
     json!({

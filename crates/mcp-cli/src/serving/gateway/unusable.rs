@@ -20,7 +20,7 @@ struct UnusableServer {
     name: String,
     reason: String,
     /// The change that lets the gateway use the server.
-    remedy: Option<String>,
+    remedy: String,
 }
 
 impl Unusable {
@@ -41,7 +41,7 @@ impl Unusable {
                 Some(name) => unusable.servers.push(UnusableServer {
                     name: name.clone(),
                     reason: fault.to_string(),
-                    remedy: Some(format!("{}; then start the gateway again", fault.remedy)),
+                    remedy: format!("{}; then start the gateway again", fault.remedy),
                 }),
                 None => unusable.faults.push(fault.to_string()),
             }
@@ -50,7 +50,7 @@ impl Unusable {
         unusable.servers.extend(failed.map(|(name, failure)| UnusableServer {
             name: name.clone(),
             reason: failure.to_string(),
-            remedy: None,
+            remedy: "correct the entry; then start the gateway again".to_owned(),
         }));
         unusable
     }
