@@ -129,14 +129,24 @@ fn check_named(servers: &Value, named: usize, code: i32, output: &std::process::
 #[test]
 fn a_strict_gateway_names_each_dropped_item_in_a_line() {
     let project = Project::new("gateway-strict");
-    let servers = json!({ "one": { "command": fixture() }, "two": { "command": fixture() } });
-    let output = gateway(&project, &servers, &["--port", "0", "--names", "raw", "--strict"]).bounded_output();
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    let lines: Vec<&str> = stderr.lines().skip_while(|line| !line.contains("--strict: ")).skip(1).collect();
-    assert!(lines.len() > 3, "{stderr}");
-    for line in lines {
-        assert!(line.starts_with("     the ") && line.matches(" is left out, because ").count() == 1, "{stderr}");
+    for count in [2, 8] {
+        let servers: serde_json::Map<String, Value> =
+            (0..count).map(|number| (format!("s{number}"), json!({ "command": fixture() }))).collect();
+        let arguments = ["--port", "0", "--names", "raw", "--strict"];
+        let output = gateway(&project, &servers.into(), &arguments).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let mut lines = stderr.lines().skip_while(|line| !line.contains("--strict: "));
+        let number = |line: &str| line.split(' ').find_map(|word| word.parse::<usize>().ok());
+        let dropped = number(lines.next().unwrap()).unwrap();
+        let mut lines: Vec<&str> = lines.collect();
+        if dropped > 100 {
+            assert_eq!(lines.pop(), Some(&*format!("     and {} more", dropped - 100)), "{stderr}");
+        }
+        assert!(lines.len() == dropped.min(100) && (count == 2) == (dropped <= 100), "{stderr}");
+        for line in lines {
+            assert!(line.starts_with("     the ") && line.matches(" is left out, because ").count() == 1, "{stderr}");
+        }
     }
 }
 
