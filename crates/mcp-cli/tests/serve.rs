@@ -109,20 +109,25 @@ fn prints_the_url_as_json_and_warns_about_files_with_a_fault() {
 
 #[test]
 fn warns_about_a_directory_without_content() {
-    for (parts, is_empty) in [(&[][..], true), (&["tools", "prompts"], true), (&["resources"], false)] {
+    for (parts, file, is_empty) in [
+        (&[][..], None, true),
+        (&["tools", "prompts"], None, true),
+        (&["tools", "resources"], Some("tools/.gitkeep"), true),
+        (&["resources"], Some("resources/a.txt"), false),
+    ] {
         let directory = tempdir().join("empty");
         fs::create_dir_all(&directory).unwrap();
         for part in parts {
             fs::create_dir_all(directory.join(part)).unwrap();
         }
-        if !is_empty {
-            fs::write(directory.join("resources/a.txt"), "the text of a\n").unwrap();
+        if let Some(file) = file {
+            fs::write(directory.join(file), "the text of a\n").unwrap();
         }
         let mut command = mcp();
         command.arg("serve").arg(&directory).args(["--port", "0"]);
         let serving = Serving::start(command);
         let warns = serving.earlier.iter().any(|line| line.ends_with(": the server has no content"));
-        assert_eq!(warns, is_empty, "{parts:?}: {:?}", serving.earlier);
+        assert_eq!(warns, is_empty, "{file:?} {parts:?}: {:?}", serving.earlier);
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use mcp_server::{content::server_from_dir, http::HttpConfig};
+use mcp_client::Client;
+use mcp_server::{Server, content::server_from_dir, http::HttpConfig};
 
 use super::listener::Listener;
 use crate::{
@@ -13,9 +14,6 @@ use crate::{
     text::line,
 };
 
-/// The directories with the content of a server.
-const PARTS: [&str; 4] = ["tools", "prompts", "resources", "skills"];
-
 /// Serves a directory. The log of the program has a warning for each file with a fault.
 pub(super) async fn serve(
     directory: &Path,
@@ -25,16 +23,23 @@ pub(super) async fn serve(
 ) -> Result<(), Failure> {
     let server = server_from_dir(directory).map_err(|error| Failure::usage(error.to_string()))?;
     let name = line(&directory.display().to_string());
-    if PARTS.iter().all(|part| is_empty(&directory.join(part))) {
-        warn(&format!(
-            "{name} has no files in `tools`, `prompts`, `resources` and `skills`: the server has no content"
-        ));
+    if is_empty(&server).await {
+        warn(&format!("{name} has no tools, prompts, resources and skills: the server has no content"));
     }
     let listener = Listener::local(listen);
     listener.serve(&server, HttpConfig::new(), &name, options.json, signals).await
 }
 
-/// Whether a directory does not exist or has no entries.
-fn is_empty(directory: &Path) -> bool {
-    directory.read_dir().is_ok_and(|mut entries| entries.next().is_none()) || !directory.exists()
+/// Whether a server lists no items. The files of skills are resources. The template of a directory exists also without files.
+async fn is_empty(server: &Server) -> bool {
+    let Ok(client) = Client::connect(server).await else { return false };
+    let (tools, prompts, resources) = tokio::join!(client.list_tools(), client.list_prompts(), client.list_resources());
+    client.close().await;
+    // A server without a capability does not answer its list.
+    let has_items = [
+        tools.is_ok_and(|list| !list.is_empty()),
+        prompts.is_ok_and(|list| !list.is_empty()),
+        resources.is_ok_and(|list| !list.is_empty()),
+    ];
+    !has_items.contains(&true)
 }
