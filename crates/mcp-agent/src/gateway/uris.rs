@@ -16,14 +16,16 @@ type Changed = serde_json::Result<Option<Box<RawValue>>>;
 /// # Errors
 /// If an object that can contain a URI has a member twice.
 pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
-    let has_ui = method == method::CallTool::NAME && may_have_ui(result);
-    if !has_ui && !URI.may_have(result) {
+    // The search for members is faster than the parser. A result that is parsed anyway needs no search in its content.
+    let has_ui = || method == method::CallTool::NAME && META.may_have(result) && may_have_ui(result);
+    if !(URI.may_have(result) || has_ui()) {
         return Ok(None);
     }
     let mut members: Members<'_> = serde_json::from_slice(result)?;
     let changed = match method {
         method::CallTool::NAME => {
-            let meta = members.get("_meta").filter(|_| has_ui).map(|meta| in_meta(meta, rename)).transpose()?.flatten();
+            let meta = members.get("_meta").filter(|meta| may_have_ui(meta.get().as_bytes()));
+            let meta = meta.map(|meta| in_meta(meta, rename)).transpose()?.flatten();
             let has_changed = meta.is_some();
             if let Some(meta) = meta {
                 members.set("_meta", &meta);
@@ -40,12 +42,14 @@ pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'
 /// JSON that cannot contain a member `uri` is not parsed.
 static URI: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("uri"));
 
-/// Whether the metadata of a result can contain the URI of a user interface.
-fn may_have_ui(result: &[u8]) -> bool {
-    static META: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("_meta"));
+/// The member of a result that can contain the URI of a user interface.
+static META: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("_meta"));
+
+/// Whether JSON can contain the URI of a user interface.
+fn may_have_ui(json: &[u8]) -> bool {
     static UI: LazyLock<[MemberFinder; 3]> =
         LazyLock::new(|| [UI_KEYS[0], UI_KEYS[1], "resourceUri"].map(MemberFinder::new));
-    META.may_have(result) && UI.iter().any(|finder| finder.may_have(result))
+    UI.iter().any(|finder| finder.may_have(json))
 }
 
 /// Changes the entries of a list. Returns false if no entry changes.
