@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::common::{Pipe, REVISIONS, SOON, beside_healthy, cells, client, connect, gateway, scripted};
+use crate::common::{Pipe, REVISIONS, SOON, beside_healthy, cells, client, connect, gateway, raw, scripted};
 
 fn text(text: &str) -> Reply {
     Reply::result(json!({ "content": [{ "type": "text", "text": text }] }))
@@ -153,6 +153,27 @@ async fn a_call_that_the_server_can_have_received_is_retryable_only_with_the_hin
             assert_eq!(closing.seen_of("tools/call").len() - before, calls, "{version} {name}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_a_task_that_the_server_can_have_received_is_not_retryable() {
+    let up = ProtocolVersion::V2025_11_25;
+    let opened = json!({
+        "protocolVersion": up.as_str(), "serverInfo": { "name": "s", "version": "1" },
+        "capabilities": { "tools": {}, "tasks": { "requests": { "tools": { "call": {} } } } },
+    });
+    let execution = json!({ "taskSupport": "optional" });
+    let tools = json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" }, "execution": execution }] });
+    let closing = ScriptedServer::silent()
+        .on("server/discover", Reply::error(-32601, "method not found"))
+        .on("initialize", Reply::result(opened))
+        .on("tools/list", Reply::result(tools))
+        .on("tools/call", Reply::close());
+    let host = Host::builder("gateway", "1").server("s", closing.clone()).start().await.unwrap();
+    let client = connect(Gateway::builder(host), REVISIONS[0]).await;
+    let error = raw(&client, "tools/call", json!({ "name": "s__t", "task": {} })).await.unwrap_err();
+    assert_eq!(error.data, Some(json!({ "server": "s", "retryable": false })), "{error}");
+    assert_eq!(closing.seen_of("tools/call")[0]["params"]["task"], json!({}));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use mcp_agent::{Gateway, Host};
 use mcp_client::{Client, Reconnect, transport::Connect};
 use mcp_protocol::{ElicitResult, JsonObject, LoggingLevel, ProtocolVersion};
 use mcp_server::prelude::*;
+use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::common::{Processes, SOON, beside_healthy, cells, client};
@@ -80,11 +81,13 @@ fn faulty(fault: Fault, version: ProtocolVersion) -> Processes {
     known.get_or_init(|| Processes::new(move |_| server.clone())).clone()
 }
 
-async fn call(client: &Client, name: &str) -> Result<String, (i64, String)> {
+/// Calls a tool without hints. An error has its code, its text and the member `retryable`.
+async fn call(client: &Client, name: &str) -> Result<String, (i64, String, Value)> {
     let called = timeout(SOON, client.call_tool(name, ()).into_future()).await.unwrap();
     called.map(|result| result.text()).map_err(|error| {
         let error = error.rpc().unwrap();
-        (error.code.0, error.message.clone())
+        let is_retryable = error.data.as_ref().map_or(Value::Null, |data| data["retryable"].clone());
+        (error.code.0, error.message.clone(), is_retryable)
     })
 }
 
@@ -116,7 +119,7 @@ async fn a_faulty_server_causes_errors_within_bounds_in_a_call_and_after_a_quest
                     Fault::Killed => {
                         assert_eq!(
                             called.unwrap_err(),
-                            (-32603, "the connection to the server failed".to_owned()),
+                            (-32603, "the connection to the server failed".to_owned(), json!(false)),
                             "{case}"
                         );
                     }
@@ -124,7 +127,7 @@ async fn a_faulty_server_causes_errors_within_bounds_in_a_call_and_after_a_quest
                         assert!(healthy > 20, "{case}: {healthy} calls while the server was silent");
                         assert_eq!(
                             called.unwrap_err(),
-                            (-32603, "the server did not answer in time".to_owned()),
+                            (-32603, "the server did not answer in time".to_owned(), json!(false)),
                             "{case}"
                         );
                     }

@@ -72,9 +72,9 @@ impl Connect for Breaking {
     }
 }
 
-/// The times between the loss of the server and the calls. The server can have received a call at the time of the loss.
+/// The times between the loss of the server and the calls.
 fn delays() -> impl Iterator<Item = Duration> {
-    (1..51).map(|number| Duration::from_millis(40) * number)
+    (0..51).map(|number| Duration::from_millis(40) * number)
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +98,10 @@ async fn a_call_at_the_end_of_a_reconnection_can_be_repeated() {
             let error = called.unwrap_err().rpc().unwrap().clone();
             let data = error.data.clone().unwrap();
             assert_eq!(error.code, ErrorCode::INTERNAL_ERROR, "{down} to {up}, {delay:?}: {error}");
-            assert_eq!((&data["server"], &data["retryable"]), (&json!("s"), &json!(true)), "{delay:?}: {error:?}");
+            assert_eq!(data["server"], "s", "{delay:?}: {error:?}");
+            // The server can have received the call at the time of the loss.
+            let is_permitted = data["retryable"] == true || (delay.is_zero() && data["retryable"] == false);
+            assert!(is_permitted, "{down} to {up}, {delay:?}: {error:?}");
         }
         server.set_broken(false);
         let repeated = timeout(SOON * 10, async {
