@@ -42,7 +42,7 @@ const EXIT_CODES: &str = "Exit codes:
   0    success
   1    the tool failed, a policy refused the request, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server. Or `mcp` cannot use a local file, the address to listen on or the store of the tokens
   2    the command line, a name in it, a file that it names, the configuration file or a setting of a login is wrong
-  3    the server or its authorization server is unreachable, overloaded, silent or closed early
+  3    the server or its authorization server is unreachable, overloaded, silent or closed early. Or the user has denied or not approved the entry of the server, or each entry of the file
   4    the server answered with an error or invalid data, it is not an MCP server, or a login failed for a reason that no other code has
   130  Ctrl-C (129 and 143: another signal)
 
