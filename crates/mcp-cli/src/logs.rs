@@ -32,8 +32,8 @@ const ITEMS: &str = "mcp_client::call::page";
 /// The tracing target of the servers of a host. The commands print the typed errors of the servers instead.
 const SERVERS: &str = "mcp_agent::registry";
 
-/// The tracing targets of faults that a gateway does not print: of the tokens of callers, of the lists of its servers, and of input
-/// requests that several calls can have caused.
+/// The tracing targets of faults that a gateway does not print itself. They concern the tokens of callers, the lists of its servers, and
+/// input requests that several calls can have caused.
 const FAULTS_BEHIND_GATEWAY: [&str; 3] =
     ["mcp_agent::registry::tokens", "mcp_agent::registry::listing", "mcp_agent::registry::asking"];
 

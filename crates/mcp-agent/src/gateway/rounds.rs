@@ -78,14 +78,18 @@ impl Core {
         self.record_refusal(&input);
     }
 
-    /// Records that a round does not continue its call. The server of the input can be unknown.
+    /// Records that a round does not continue its call.
     fn record_refusal(&self, input: &PolicyInput) {
-        let slot = self.host.shared().registry.slot(&input.server);
         // The check records a denied call itself.
-        let rules = slot.as_ref().map_or(&[][..], |slot| &slot.options.rules[..]);
-        if let Ok(mut record) = self.permit_round(input, rules) {
+        if let Ok(mut record) = self.permit_unreached(input) {
             record.refuse();
         }
+    }
+
+    /// Checks a round whose server the host may not have any more.
+    fn permit_unreached<'a>(&'a self, input: &'a PolicyInput) -> Result<RoundRecord<'a>, Fault> {
+        let slot = self.host.shared().registry.slot(&input.server);
+        self.permit_round(input, slot.as_ref().map_or(&[], |slot| &slot.options.rules))
     }
 
     /// Records a round whose server or tool cannot be reached, and returns its fault. A server that is away can continue the call later.
@@ -101,9 +105,7 @@ impl Core {
             self.record_refusal(&input);
             return fault;
         }
-        let slot = self.host.shared().registry.slot(&place.server);
-        let rules = slot.as_ref().map_or(&[][..], |slot| &slot.options.rules[..]);
-        match self.permit_round(&input, rules) {
+        match self.permit_unreached(&input) {
             Ok(mut record) => record.allow().await.err().unwrap_or(fault),
             Err(denied) => denied,
         }

@@ -7,8 +7,7 @@ impl Error {
     ///
     /// Returns false if the client knows that the server did not process the call. For example, the client was closed before, no
     /// connection could be opened, the authorization server was away, the server did not know the session, or the arguments are
-    /// invalid. An attempt that the client repeated does not count, because the client repeats
-    /// only safe calls and rejected calls.
+    /// invalid. An attempt that the client repeated does not count, because the client repeats only safe calls and rejected calls.
     ///
     /// ```
     /// use mcp_client::Client;

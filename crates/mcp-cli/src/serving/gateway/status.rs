@@ -35,17 +35,13 @@ fn dropped(item: &DroppedItem) -> Value {
 }
 
 fn server(host: &Host, renewable: &Renewable, status: &ServerStatus) -> Value {
-    let remedy = match status.state {
-        ServerState::NeedsLogin => Some(renewable.remedy(host, &status.name)),
-        // The gateway starts without the servers that are not approved.
-        _ => None,
-    };
+    let needs_login = status.state == ServerState::NeedsLogin;
     json!({
         "name": status.name,
         "state": status.state,
         "since": seconds(status.since),
         "reason": status.reason,
-        "remedy": remedy,
+        "remedy": needs_login.then(|| renewable.remedy(host, &status.name)),
         "tools": status.tools,
         "estimatedTokens": status.estimated_tokens,
         "required": status.is_required,
