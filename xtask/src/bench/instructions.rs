@@ -67,13 +67,13 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
     }
     let mut ceilings = ceilings::instructions(&folders.root)?;
     let (mut measured, mut failures) = (BTreeMap::new(), Vec::new());
-    println!("\n{:<24} {:>14} {:>10}", "instructions", "each iteration", "ceiling");
+    println!("\n{:<28} {:>14} {:>10}", "instructions", "each iteration", "ceiling");
     for name in listed.stdout.lines() {
         let each = (count(&program, name, MANY)?.saturating_sub(count(&program, name, FEW)?)) / (MANY - FEW);
         let ceiling = ceilings.get(name).copied();
         let fault = fault(each, ceiling);
         let ceiling = ceiling.map_or_else(|| "-".to_owned(), |ceiling| ceiling.to_string());
-        println!("{name:<24} {each:>14} {ceiling:>10}{}", if fault.is_some() { " !" } else { "" });
+        println!("{name:<28} {each:>14} {ceiling:>10}{}", if fault.is_some() { " !" } else { "" });
         failures.extend(fault.map(|fault| format!("{name}: {fault}")));
         measured.insert(name.to_owned(), each);
     }

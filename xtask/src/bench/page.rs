@@ -305,14 +305,14 @@ fn table(results: &Results) -> String {
     text + &legend(&figures)
 }
 
-/// The form of each library that made the most calls, if the library has several forms.
+/// The form of each library that made the most calls, if the library has several forms or if only another form than the first one ran.
 fn fastest_forms(figure: &Figure) -> String {
     let forms = LIBRARIES.map(|library| {
         let is_of = |form: &str| form == library || form.starts_with(&format!("{library}, "));
         let measured: Vec<_> = figure.rates.iter().filter(|(form, _)| is_of(form)).collect();
         let (form, _) = measured.iter().max_by(|(_, first), (_, second)| first.total_cmp(second))?;
         let name = form.strip_prefix(&format!("{library}, ")).unwrap_or("first form");
-        (measured.len() > 1).then(|| format!("{library}: {name}"))
+        (measured.len() > 1 || *form != library).then(|| format!("{library}: {name}"))
     });
     let forms: Vec<String> = forms.into_iter().flatten().collect();
     if forms.is_empty() { DASH.to_owned() } else { forms.join("; ") }
