@@ -5,10 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use mcp_protocol::{
-    EmptyParams, Meta, NotificationMethod as _, RequestId, ResourceUpdatedParams, RpcError, jsonrpc, meta::keys,
-    notification,
-};
+use mcp_protocol::{Meta, NotificationMethod as _, RequestId, RpcError, jsonrpc, meta::keys, notification};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::json;
 
 /// The most bytes of all URIs that one reader subscribes to.
@@ -46,24 +44,44 @@ impl Change {
 
     /// Returns the notification, with the id of its subscription in the stateless era.
     pub(crate) fn message(&self, subscription: Option<&RequestId>) -> Vec<u8> {
-        let meta = subscription.map(subscription_meta);
-        let of_list = |name, meta| {
-            let mut params = EmptyParams::default();
-            params.meta = meta;
-            jsonrpc::notification(name, &params)
-        };
-        let written = match self {
-            Self::Tools => of_list(notification::ToolListChanged::NAME, meta),
-            Self::Prompts => of_list(notification::PromptListChanged::NAME, meta),
-            Self::Resources => of_list(notification::ResourceListChanged::NAME, meta),
-            Self::Updated(uri) | Self::Part { uri, .. } => {
-                let mut params = ResourceUpdatedParams::new(&**uri);
-                params.meta = meta;
-                jsonrpc::notification(notification::ResourceUpdated::NAME, &params)
-            }
+        let name = match self {
+            Self::Tools => notification::ToolListChanged::NAME,
+            Self::Prompts => notification::PromptListChanged::NAME,
+            Self::Resources => notification::ResourceListChanged::NAME,
+            Self::Updated(_) | Self::Part { .. } => notification::ResourceUpdated::NAME,
         };
         // Strings and ids always serialize.
-        written.unwrap_or_default()
+        jsonrpc::notification(name, &ChangeParams { uri: self.uri(), subscription }).unwrap_or_default()
+    }
+}
+
+/// The parameters of a notification about a change. They are borrowed, because thousands of streams can receive the same change.
+struct ChangeParams<'a> {
+    uri: Option<&'a str>,
+    subscription: Option<&'a RequestId>,
+}
+
+impl Serialize for ChangeParams<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut params = serializer.serialize_map(None)?;
+        if let Some(uri) = self.uri {
+            params.serialize_entry("uri", uri)?;
+        }
+        if let Some(id) = self.subscription {
+            params.serialize_entry("_meta", &SubscriptionMeta(id))?;
+        }
+        params.end()
+    }
+}
+
+/// The metadata that names a subscription.
+struct SubscriptionMeta<'a>(&'a RequestId);
+
+impl Serialize for SubscriptionMeta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut meta = serializer.serialize_map(Some(1))?;
+        meta.serialize_entry(keys::SUBSCRIPTION_ID, self.0)?;
+        meta.end()
     }
 }
 
