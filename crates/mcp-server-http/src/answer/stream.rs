@@ -154,24 +154,35 @@ impl StreamEnd {
 /// The keep-alive comments of a quiet stream.
 pub(crate) struct KeepAlive {
     interval: Duration,
+    /// The earliest time of the next comment.
+    next: Instant,
+    /// Fires at that time or before.
     timer: Pin<Box<Sleep>>,
 }
 
 impl KeepAlive {
     pub(crate) fn new(interval: Duration) -> Self {
-        Self { interval, timer: Box::pin(tokio::time::sleep(interval)) }
+        let next = Instant::now() + interval;
+        Self { interval, next, timer: Box::pin(sleep_until(next)) }
     }
 
-    /// Restarts the interval: the stream has sent an event.
+    /// Restarts the interval: the stream has sent an event. The timer is reset when it fires, because most events do not need that.
     pub(crate) fn restart(&mut self) {
-        let next = Instant::now() + self.interval;
-        self.timer.as_mut().reset(next);
+        self.next = Instant::now() + self.interval;
     }
 
     /// Returns a comment when the interval is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
-        std::task::ready!(self.timer.as_mut().poll(cx));
-        self.restart();
-        Poll::Ready(sse::comment("keep-alive"))
+        loop {
+            std::task::ready!(self.timer.as_mut().poll(cx));
+            let is_over = self.next <= self.timer.deadline();
+            if is_over {
+                self.restart();
+            }
+            self.timer.as_mut().reset(self.next);
+            if is_over {
+                return Poll::Ready(sse::comment("keep-alive"));
+            }
+        }
     }
 }
