@@ -62,6 +62,11 @@ impl ListenWork {
         Ok(Self { accepted, filter, tasks, listening: None })
     }
 
+    /// Whether the client named tasks, whose states the stream fetches.
+    pub(super) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// Registers the stream with the publisher. Returns false when the limit is reached.
     pub(super) fn enter(&mut self, server: &Server, scope: &Scope) -> bool {
         let filter = std::mem::take(&mut self.filter);
@@ -83,6 +88,7 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
     // The guard ends a subscription that the client cancels.
     let Prepared { server, id, scope, place, context, .. } = *prepared;
     let _place: Option<Place> = place;
+    let has_tasks = work.has_tasks();
     let ListenWork { mut accepted, tasks, listening, .. } = *work;
     let (listening, sink) = (listening?, scope.surroundings.sink()?);
     let stream = ListenStream { id: &id, sink: &**sink };
@@ -140,7 +146,10 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
             };
             let broken: Result<Infallible, TransportError> = async {
                 stream.acknowledge(accepted).await?;
-                listening.run(&stream, most, pauses, fetch).await
+                match has_tasks {
+                    true => listening.run(&stream, most, pauses, fetch).await,
+                    false => listening.run_without_tasks(&stream).await,
+                }
             }
             .await;
             tracing::debug!(?broken, "a subscription broke off");

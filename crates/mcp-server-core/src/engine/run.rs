@@ -36,7 +36,20 @@ impl Prepared {
     /// Dropping the future cancels the request. The future is boxed here, because each place that boxes or polls its own type
     /// has another copy of the machine code of the engine.
     pub fn run(self: Box<Self>) -> BoxFuture<'static, Option<Reply>> {
-        Box::pin(self.run_to_reply())
+        match self.is_listen() {
+            // A stream stays open, so a future around its own one would occupy memory.
+            true => Box::pin(self.run_listen()),
+            false => Box::pin(self.run_to_reply()),
+        }
+    }
+
+    async fn run_listen(mut self: Box<Self>) -> Option<Reply> {
+        if let Err(reply) = self.enter() {
+            return Some(reply);
+        }
+        let Work::Listen(work) = std::mem::replace(&mut self.work, Work::Over) else { return None };
+        let span = self.context.span().clone();
+        super::listen::run(self, work).instrument(span).await
     }
 
     async fn run_to_reply(self: Box<Self>) -> Option<Reply> {
@@ -45,14 +58,10 @@ impl Prepared {
             return Some(reply);
         }
         let work = match std::mem::replace(&mut prepared.work, Work::Over) {
-            Work::Over => return None,
+            Work::Over | Work::Listen(_) => return None,
             Work::Done(reply) => {
                 prepared.context.end(reply.ending());
                 return Some(reply);
-            }
-            Work::Listen(work) => {
-                let span = prepared.context.span().clone();
-                return Box::pin(super::listen::run(prepared, work).instrument(span)).await;
             }
             Work::Extension { route, params } => {
                 let span = prepared.context.span().clone();

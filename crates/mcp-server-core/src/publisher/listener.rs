@@ -317,7 +317,18 @@ impl Listening {
         state.tasks.retain(|update| *update.id != *id);
     }
 
-    /// Sends changes until the stream breaks.
+    /// Sends changes until the stream breaks. The stream has no tasks: [`Listening::run`] would touch more memory for each change.
+    pub(crate) async fn run_without_tasks(&self, stream: &ListenStream<'_>) -> Result<Infallible, TransportError> {
+        loop {
+            let next = self.listener.state().changes.pop();
+            match next {
+                Some(change) => stream.send(change.message(Some(stream.id))).await?,
+                None => self.listener.more.notified().await,
+            }
+        }
+    }
+
+    /// Sends changes and the states of tasks until the stream breaks.
     ///
     /// `fetch` returns the state of a task, or `None` if there is no state to send. A failed fetch is repeated after a pause, which
     /// doubles with each failure of the task. `pauses` are the first pause and the longest one.
@@ -388,7 +399,12 @@ pub(crate) struct ListenStream<'a> {
 
 impl ListenStream<'_> {
     async fn send(&self, message: Vec<u8>) -> Result<(), TransportError> {
-        self.sink.send(Frame::new(message).with_route(Route::Request(self.id.clone()))).await
+        let frame = Frame::new(message).with_route(Route::Request(self.id.clone()));
+        // A queue with capacity needs no future.
+        match self.sink.try_send(frame) {
+            Ok(()) => Ok(()),
+            Err(error) => self.sink.send(error.into_frame()).await,
+        }
     }
 
     async fn notify<N: NotificationMethod>(&self, params: &(impl Serialize + Sync)) -> Result<(), TransportError> {
