@@ -31,6 +31,7 @@ mod error;
 mod frame;
 #[doc(hidden)]
 pub mod http_status;
+mod line;
 pub mod memory;
 pub mod ndjson;
 mod pause_clock;
@@ -44,6 +45,7 @@ mod transport;
 pub use self::{
     error::{LONGEST_RETRY_AFTER, TransportError, TrySendError},
     frame::{Frame, Hints, Route},
+    line::Line,
     pause_clock::{AuthorizationClocks, PauseClock, PauseGuard},
     transport::{BoxFuture, Connect, Exchange, FrameSender, Transport, recv},
 };

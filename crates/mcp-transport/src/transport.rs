@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use mcp_protocol::RequestId;
 
-use crate::{AuthorizationClocks, Frame, TransportError, TrySendError};
+use crate::{AuthorizationClocks, Frame, Line, TransportError, TrySendError};
 
 /// A boxed `Send` future: the return type of asynchronous methods in object-safe traits.
 ///
@@ -120,6 +121,33 @@ pub trait FrameSender: Send + Sync + 'static {
     /// sent on this transport is rejected with a [lasting](TransportError::is_lasting) error, and the transport
     /// continues.
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>>;
+
+    /// Waits for capacity, then queues a message in three pieces: the message of the frame, `body` and `end`. A server sends a
+    /// prepared list or a large text as `body`. A sender that writes the pieces one after the other copies no body.
+    ///
+    /// Default: joins the pieces, then [`FrameSender::send`].
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use mcp_transport::{Frame, Line, Transport, memory, recv};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_transport::TransportError> {
+    /// let (client, mut server) = memory::duplex(1);
+    /// let list = Line::new("[1,2,3]");
+    /// let start = Frame::new(r#"{"id":1,"result":"#);
+    /// client.sender().send_in_pieces(start, list, Bytes::from_static(b"}")).await?;
+    /// assert_eq!(recv(&mut server).await.unwrap()?.message, r#"{"id":1,"result":[1,2,3]}"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`FrameSender::send`].
+    fn send_in_pieces(&self, mut frame: Frame, body: Line, end: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        frame.message = [&frame.message[..], &body, &end].concat().into();
+        self.send(frame)
+    }
 
     /// Waits for capacity, then sends a request: in a task of the transport, or in the future of the caller. The second
     /// form returns an [`Exchange`], and the caller polls it. It returns the response of the request. It returns `None` if

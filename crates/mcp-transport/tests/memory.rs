@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use mcp_protocol::RequestId;
-use mcp_transport::{Frame, Hints, Route, Transport, TrySendError, memory::duplex, recv};
+use mcp_transport::{Frame, Hints, Line, Route, Transport, TrySendError, memory::duplex, recv};
 
 /// Fails instead of hanging; under a paused clock at once.
 async fn bounded<T>(future: impl Future<Output = T>) -> T {
@@ -31,12 +32,12 @@ async fn transfers_frames_in_order_in_both_directions() {
     let mut hints = Hints::default();
     hints.name = Some("add".into());
     let frame = Frame::new("1").with_route(Route::Request(RequestId::from(7))).with_hints(hints);
-    a.sender().send(frame).await.unwrap();
+    a.sender().send_in_pieces(frame, Line::new("2"), Bytes::from_static(b"3")).await.unwrap();
     a.sender().send(Frame::new("2\n")).await.unwrap();
     b.sender().try_send(Frame::new("3")).unwrap();
 
     let first = recv(&mut b).await.unwrap().unwrap();
-    assert_eq!(first.message, "1");
+    assert_eq!(first.message, "123");
     assert_eq!(first.route, Route::Request(RequestId::from(7)));
     assert_eq!(first.hints.name.as_deref(), Some("add"));
     assert_eq!(text(&mut b).await.as_deref(), Some("2\n"));

@@ -16,14 +16,15 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use mcp_transport::{
-    Frame, Transport, TrySendError,
+    Frame, FrameSender, Line, Transport, TransportError, TrySendError,
     ndjson::{Ndjson, Options},
     recv,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, empty, split};
 
-use self::common::{Broken, Counting, Panicking};
+use self::common::{Broken, Counting, Panicking, Slices};
 
 type Peer = (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>);
 
@@ -254,6 +255,75 @@ async fn writes_a_multi_line_message_in_one_line() {
     assert_eq!(got, "{   \"a\": \"\\n\"  }\n{} {} \n");
 }
 
+/// Sends a message in three pieces.
+async fn send_in_pieces(sender: &dyn FrameSender, [start, body, end]: [&str; 3]) -> Result<(), TransportError> {
+    let (start, body, end) = (start.to_owned(), body.to_owned(), Bytes::from(end.to_owned()));
+    sender.send_in_pieces(Frame::new(start), Line::new(body), end).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_the_pieces_of_a_message_in_one_line() {
+    let long = "y".repeat(16 << 10);
+    let large = "\n".repeat(1 << 20);
+    // Each case: the pieces, and the line.
+    let cases = [
+        (["", "", ""], String::new()),
+        (["{\"id\":1,\"result\":", "[]", "}"], "{\"id\":1,\"result\":[]}".to_owned()),
+        (["", "[\r\n]", ""], "[  ]".to_owned()),
+        (["{\n", "\"\\n\"\n", "\r}"], "{ \"\\n\"  }".to_owned()),
+        (["", &long, ""], long.clone()),
+        (["[", &long, "\n]"], format!("[{long} ]")),
+        ([&long, "", "\n"], format!("{long} ")),
+        ([&long[2..], "\n", "1"], format!("{} 1", &long[2..])),
+        (["[\n", &large, "\n]"], format!("[ {} ]", " ".repeat(1 << 20))),
+        ([&long, &long, &long], long.repeat(3)),
+    ];
+    for buffer in [1_000, 1 << 23] {
+        let (transport, (reader, _writer)) = pair(buffer, &Options::default());
+        let sender = transport.sender();
+        for (number, (pieces, _)) in cases.iter().enumerate() {
+            send_in_pieces(&*sender, *pieces).await.unwrap();
+            sender.send(Frame::new(number.to_string())).await.unwrap();
+        }
+        drop(sender);
+        let got = sent(transport, reader).await;
+        let expected: String =
+            cases.iter().enumerate().map(|(number, (_, line))| format!("{line}\n{number}\n")).collect();
+        assert!(got == expected, "{buffer}");
+    }
+}
+
+#[tokio::test]
+async fn writes_a_large_body_from_its_own_memory() {
+    let (writer, slices) = Slices::new();
+    let transport = Ndjson::new(empty(), writer);
+    let body = Line::new("y".repeat(100_000));
+    for _ in 0..3 {
+        transport.sender().send_in_pieces(Frame::new("["), body.clone(), Bytes::from_static(b"]")).await.unwrap();
+    }
+    transport.sender().shutdown().await.unwrap();
+    let slices = std::mem::take(&mut *slices.lock().unwrap());
+    let long: Vec<_> = slices.into_iter().filter(|(_, len)| *len > 2).collect();
+    assert_eq!(long, [(body.as_ptr().addr(), body.len()); 3]);
+}
+
+#[tokio::test]
+async fn limits_the_queue_by_the_bytes_of_all_pieces() {
+    // Each case: the lengths of the pieces, and the number of messages that the queue accepts.
+    for (lengths, count) in [([100, 100, 100], 3), ([0, 0, 300], 3), ([300, 200, 0], 2), ([1, 499, 1], 1), ([0; 3], 4)]
+    {
+        let (transport, _peer) = pair(1, &Options::default().queue_frames(4).queue_bytes(1_000));
+        let sender = transport.sender();
+        let pieces = lengths.map(|len| "z".repeat(len));
+        let mut accepted = 0;
+        while poll(send_in_pieces(&*sender, pieces.each_ref().map(String::as_str))).is_ready() {
+            accepted += 1;
+            assert!(accepted <= 10, "the queue has no bound");
+        }
+        assert_eq!(accepted, count, "{lengths:?}");
+    }
+}
+
 /// Sends frames of `len` bytes to a peer that does not read, until the queue is full. Returns the number of sent
 /// frames.
 async fn accepted(len: usize, options: &Options) -> usize {
@@ -289,11 +359,17 @@ async fn senders_wait_in_order_for_a_stalled_peer() {
     sender.send(Frame::new("a".repeat(100))).await.unwrap();
     sender.send(Frame::new("b".repeat(100))).await.unwrap();
     assert!(poll(sender.send(Frame::new("dropped"))).is_pending());
+    assert!(poll(send_in_pieces(&*sender, ["dropped", "dropped", "dropped"])).is_pending());
     let waiting: Vec<_> = ["c", "d", "e"]
         .into_iter()
         .map(|name| {
             let sender = transport.sender();
-            tokio::spawn(async move { sender.send(Frame::new(name.repeat(100))).await })
+            tokio::spawn(async move {
+                match name {
+                    "d" => send_in_pieces(&*sender, ["dd", &name.repeat(97), "d"]).await,
+                    name => sender.send(Frame::new(name.repeat(100))).await,
+                }
+            })
         })
         .collect();
     tokio::task::yield_now().await;

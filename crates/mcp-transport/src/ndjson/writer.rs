@@ -13,7 +13,6 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use mcp_protocol::RequestId;
-use memchr::memchr2;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::{oneshot, watch},
@@ -22,7 +21,7 @@ use tokio::{
 
 use super::Options;
 use crate::{
-    BoxFuture, Frame, FrameSender, TransportError, TrySendError,
+    BoxFuture, Frame, FrameSender, Line, TransportError, TrySendError,
     queue::{Queue, Queued},
 };
 
@@ -36,7 +35,7 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 /// The state that the senders share with the writer task.
 #[derive(Debug)]
 pub(super) struct Outbound {
-    queue: Queue<Bytes>,
+    queue: Queue<Message>,
     /// The minimum cost of a message. With it the queue bounds the number of messages and their bytes at once.
     floor: u32,
 }
@@ -48,7 +47,7 @@ impl Outbound {
         Self { queue: Queue::new(capacity), floor: (capacity / frames).max(1) }
     }
 
-    fn cost(&self, message: &Bytes) -> u32 {
+    fn cost(&self, message: &Message) -> u32 {
         self.cost_of(message.len())
     }
 
@@ -59,6 +58,30 @@ impl Outbound {
 
 /// The maximum cost that the queue can count.
 const MAX_BYTES: u32 = 1 << 30;
+
+/// A message that the writer writes in one line.
+#[derive(Debug)]
+struct Message {
+    start: Line,
+    /// The pieces after the start. A message in one piece needs no memory for them.
+    rest: Option<Box<(Line, Line)>>,
+}
+
+impl Message {
+    fn whole(message: Bytes) -> Self {
+        Self { start: Line::new(message), rest: None }
+    }
+
+    fn len(&self) -> usize {
+        self.pieces().into_iter().map(<[u8]>::len).sum()
+    }
+
+    /// Returns the pieces in order. Some may be empty.
+    fn pieces(&self) -> [&[u8]; 3] {
+        let (body, end): (&[u8], &[u8]) = self.rest.as_deref().map_or((&[], &[]), |(body, end)| (body, end));
+        [&self.start, body, end]
+    }
+}
 
 /// The sender of an [`Ndjson`](super::Ndjson).
 pub(super) struct LineSender {
@@ -107,16 +130,23 @@ impl LineSender {
 impl FrameSender for LineSender {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
-            let line = one_line(frame.message);
-            self.outbound.queue.push(self.outbound.cost(&line), line).await
+            let message = Message::whole(frame.message);
+            self.outbound.queue.push(self.outbound.cost(&message), message).await
+        })
+    }
+
+    fn send_in_pieces(&self, frame: Frame, body: Line, end: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(async move {
+            let message = Message { start: Line::new(frame.message), rest: Some(Box::new((body, Line::new(end)))) };
+            self.outbound.queue.push(self.outbound.cost(&message), message).await
         })
     }
 
     fn try_send(&self, mut frame: Frame) -> Result<(), TrySendError> {
-        let line = one_line(std::mem::take(&mut frame.message));
-        self.outbound.queue.try_push(self.outbound.cost(&line), line).map_err(|error| {
+        let message = Message::whole(std::mem::take(&mut frame.message));
+        self.outbound.queue.try_push(self.outbound.cost(&message), message).map_err(|error| {
             let is_full = error.is_full();
-            frame.message = error.into_item();
+            frame.message = error.into_item().start.into_bytes();
             if is_full { TrySendError::Full(frame) } else { TrySendError::Closed(frame) }
         })
     }
@@ -150,19 +180,6 @@ impl fmt::Debug for LineSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LineSender").finish_non_exhaustive()
     }
-}
-
-/// Replaces line breaks by spaces. In JSON they are white space outside of strings and escaped inside of strings.
-/// Some readers treat `\r` alone as a line break.
-fn one_line(message: Bytes) -> Bytes {
-    if memchr2(b'\n', b'\r', &message).is_none() {
-        return message;
-    }
-    let mut line = BytesMut::from(message);
-    for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-        *byte = b' ';
-    }
-    line.freeze()
 }
 
 /// Closes the queue when the writer task ends, panics or is dropped with its runtime.
@@ -236,7 +253,7 @@ async fn yield_once() {
 async fn write_some<W: AsyncWrite + Unpin>(
     outbound: &Outbound,
     writer: &mut W,
-    messages: &mut VecDeque<Queued<Bytes>>,
+    messages: &mut VecDeque<Queued<Message>>,
     gathered: &mut BytesMut,
 ) -> io::Result<()> {
     gathered.clear();
@@ -249,14 +266,22 @@ async fn write_some<W: AsyncWrite + Unpin>(
             long = Some(message);
             break;
         }
-        gathered.extend_from_slice(&message);
+        gathered.extend_from_slice(&message.start);
+        if let Some((body, end)) = message.rest.as_deref() {
+            gathered.extend_from_slice(body);
+            gathered.extend_from_slice(end);
+        }
         gathered.extend_from_slice(b"\n");
         if gathered.len() > GATHERED_BYTES - DIRECT {
             break;
         }
     }
-    let (message, end): (&[u8], &[u8]) = long.as_ref().map_or((&[], &[]), |message| (message, b"\n"));
-    write_slices(writer, &mut [IoSlice::new(gathered), IoSlice::new(message), IoSlice::new(end)]).await?;
+    if let Some(message) = long {
+        let [start, body, end] = message.pieces();
+        write_slices(writer, &mut [gathered, start, body, end, b"\n"].map(IoSlice::new)).await?;
+    } else {
+        write_slices(writer, &mut [IoSlice::new(gathered)]).await?;
+    }
     outbound.queue.release(cost);
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Readers and writers with special behaviour.
 
 use std::{
-    io,
+    io::{self, IoSlice},
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -71,6 +71,46 @@ pub(crate) struct Panicking;
 impl AsyncWrite for Panicking {
     fn poll_write(self: Pin<&mut Self>, _cx: &mut Context<'_>, _buf: &[u8]) -> Poll<io::Result<usize>> {
         panic!("a defect in the writer")
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The address and the length of each slice that a writer received.
+pub(crate) type Received = Arc<Mutex<Vec<(usize, usize)>>>;
+
+/// A writer that records the slices of each write. It writes all of them at once.
+pub(crate) struct Slices(Received);
+
+impl Slices {
+    pub(crate) fn new() -> (Self, Received) {
+        let received = Received::default();
+        (Self(received.clone()), received)
+    }
+}
+
+impl AsyncWrite for Slices {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.lock().unwrap().extend(slices.iter().map(|slice| (slice.as_ptr().addr(), slice.len())));
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
