@@ -16,6 +16,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 use mcp_protocol::{ProtocolVersion, Shape};
+use mcp_transport::Line;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -346,7 +347,7 @@ impl<E: Entry> Snapshot<E> {
         style: &ListStyle,
         is_public: bool,
         is_allowed: impl Fn(&Access) -> bool,
-    ) -> Result<bytes::Bytes, PageError> {
+    ) -> Result<Line, PageError> {
         if is_public && !self.has_rules {
             return self.page(version, cursor, style);
         }
@@ -360,7 +361,7 @@ impl<E: Entry> Snapshot<E> {
         version: ProtocolVersion,
         cursor: Option<&str>,
         style: &ListStyle,
-    ) -> Result<bytes::Bytes, PageError> {
+    ) -> Result<Line, PageError> {
         self.pages.page(PageForm::new(E::LIST, version, style), &self.ordered, cursor, |_| true)
     }
 }

@@ -21,7 +21,7 @@ pub use self::{
 pub(crate) use self::{
     output::{Output, Performed, Stop, ending},
     raw::RawOutput,
-    reply::{ServerIdentity, busy, busy_error},
+    reply::{Body, ServerIdentity, busy, busy_error},
     scope::{ConnectionData, Surroundings},
     stateless::ParsedMeta,
 };

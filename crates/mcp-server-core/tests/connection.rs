@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
@@ -12,10 +12,12 @@ use crate::{
     input_client::Name,
     stalling_store::StallingStore,
 };
+use bytes::Bytes;
+use mcp_protocol::RequestId;
 use mcp_server_core::{InputError, Inputs, Server, tool};
 use mcp_transport::{
-    Frame, FrameSender, Route, Transport, TransportError,
-    memory::duplex,
+    BoxFuture, Frame, FrameSender, Line, Route, Transport, TransportError, TrySendError,
+    memory::{MemoryTransport, duplex},
     ndjson::{Ndjson, Options},
     recv,
 };
@@ -375,4 +377,79 @@ fn writes_queued_responses_before_the_end() {
     let answers: Vec<Value> = serde_json::Deserializer::from_slice(&read).into_iter().map(Result::unwrap).collect();
     assert_eq!((&answers[0]["id"], text_of(&answers[0]).len()), (&json!(2), 100_000));
     assert_eq!((&answers[1]["id"], &answers[1]["error"]["code"]), (&json!(1), &json!(-32603)));
+}
+
+/// The address and the length of each body that arrived apart from its message.
+type Bodies = Arc<Mutex<Vec<(usize, usize)>>>;
+
+/// A transport that records the bodies of messages in pieces.
+struct Recording(MemoryTransport, Bodies);
+
+impl Transport for Recording {
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
+        self.0.poll_recv(cx)
+    }
+
+    fn sender(&self) -> Arc<dyn FrameSender> {
+        Arc::new(RecordingSender(self.0.sender(), self.1.clone()))
+    }
+}
+
+struct RecordingSender(Arc<dyn FrameSender>, Bodies);
+
+impl FrameSender for RecordingSender {
+    fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+        self.0.send(frame)
+    }
+
+    fn send_in_pieces(&self, frame: Frame, body: Line, end: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        self.1.lock().unwrap().push((body.as_ptr().addr(), body.len()));
+        self.0.send_in_pieces(frame, body, end)
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+        self.0.try_send(frame)
+    }
+
+    fn ready(&self, len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+        self.0.ready(len)
+    }
+
+    fn close(&self, id: &RequestId) {
+        self.0.close(id);
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+        self.0.shutdown()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_part_of_a_response_is_not_copied() {
+    let large = async || "abc".repeat(1 << 15);
+    let described = tool("quick", async || "quick").description("d".repeat(16 << 10));
+    let server = Server::builder("test", "1").tool(tool("large", large)).tool(described).build();
+    let bodies = Bodies::default();
+    let (mut client, transport) = duplex(16);
+    let transport = Recording(transport, bodies.clone());
+    let serving = tokio::spawn(async move { server.serve(transport).await });
+    // Each case: a request, the member of the result, and the minimum length of a part in bytes.
+    for (method, params, member, least) in [
+        ("tools/list", json!({}), "tools", Some(16 << 10)),
+        ("tools/list", json!({}), "tools", Some(16 << 10)),
+        ("tools/call", call("large"), "content", Some(3 << 15)),
+        ("tools/call", call("quick"), "content", None),
+    ] {
+        client.sender().send(Frame::new(modern(1, method, params).to_string())).await.unwrap();
+        let frame = timeout(Duration::from_secs(600), recv(&mut client)).await.unwrap().unwrap().unwrap();
+        let response: Value = serde_json::from_slice(&frame.message).unwrap();
+        assert!(response["result"][member].is_array(), "{method}");
+        assert_eq!(frame.route, Route::Request(1.into()));
+        let has_part = bodies.lock().unwrap().last().is_some_and(|(_, len)| least.is_some_and(|least| *len >= least));
+        assert_eq!(has_part, least.is_some(), "{method}");
+    }
+    let bodies = std::mem::take(&mut *bodies.lock().unwrap());
+    assert!(bodies.len() == 3 && bodies[0] == bodies[1], "the page is not shared: {bodies:?}");
+    drop(client);
+    timeout(Duration::from_secs(600), serving).await.unwrap().unwrap().unwrap();
 }

@@ -19,7 +19,7 @@ use crate::{
     context::Completing,
     error::{CALL_FAILED, Fault, Panic, contain, with_subject},
     registry::{Entry, MethodRequest, MethodResult, MethodRoute, MethodRun, Registry, ResultForm},
-    request::{Refusal, Reply, Scope},
+    request::{Body, Refusal, Reply, Scope},
     session::Client,
     source::SourceList,
 };
@@ -228,7 +228,7 @@ pub(super) fn method_panicked(panic: &Panic, shows_faults: bool) -> RpcError {
 pub(super) fn reply(server: &Server, id: &RequestId, version: ProtocolVersion, result: MethodResult) -> Reply {
     match result.0 {
         ResultForm::Members(members) => Reply::result(&server.data.identity, id, version, members, 512),
-        ResultForm::Written(bytes) => Reply::written(id, bytes),
+        ResultForm::Written(result) => Reply::written(id, Body::Line(result)),
     }
 }
 
@@ -257,7 +257,7 @@ fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>, list: SourceList)
         snapshot.visible_page(p.scope.version, cursor, style, is_public, |rule| p.scope.has_access(rule))
     };
     let page = page.map_err(|_| RpcError::invalid_params("invalid cursor"))?;
-    Ok(Work::Done(Reply::written(&p.request.id, page)))
+    Ok(Work::Done(Reply::written(&p.request.id, Body::Line(page))))
 }
 
 fn empty(p: &Preparation<'_>) -> Reply {

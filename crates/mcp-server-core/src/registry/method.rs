@@ -2,10 +2,10 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-use bytes::Bytes;
 use mcp_protocol::{
     JsonObject, Meta, ProtocolVersion, ResultPayload, RpcError, jsonrpc::decode_params, method::RequestName,
 };
+use mcp_transport::Line;
 use serde::{Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap as _};
 use serde_json::{Value, value::RawValue};
 
@@ -316,7 +316,7 @@ pub(crate) enum ResultForm {
     /// Members to which the engine adds its own.
     Members(MembersResult),
     /// The whole result as JSON.
-    Written(Bytes),
+    Written(Line),
 }
 
 impl MethodResult {
@@ -336,8 +336,8 @@ impl MethodResult {
         }
     }
 
-    pub(crate) fn written(bytes: Bytes) -> Self {
-        Self(ResultForm::Written(bytes))
+    pub(crate) fn written(result: Line) -> Self {
+        Self(ResultForm::Written(result))
     }
 }
 

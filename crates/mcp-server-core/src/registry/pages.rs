@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use mcp_protocol::{CacheScope, ProtocolVersion};
+use mcp_transport::Line;
 
 use super::{Definition, List, cursor};
 use crate::cache_hint::CacheHint;
@@ -22,7 +22,7 @@ pub(crate) struct ListStyle {
 
 impl ListStyle {
     /// Writes a result with one entry instead of a list.
-    pub(crate) fn single(&self, member: &str, definition: &[u8], version: ProtocolVersion) -> Bytes {
+    pub(crate) fn single(&self, member: &str, definition: &[u8], version: ProtocolVersion) -> Line {
         let mut out = Vec::with_capacity(definition.len() + 256);
         out.push(b'{');
         if version.has_result_type() {
@@ -35,7 +35,7 @@ impl ListStyle {
             out.extend_from_slice(self.cache.members().as_bytes());
         }
         out.push(b'}');
-        out.into()
+        Line::new(out)
     }
 }
 
@@ -55,7 +55,7 @@ struct Page {
     after: u64,
     /// The number of its entries.
     len: usize,
-    result: Bytes,
+    result: Line,
 }
 
 /// The form of the pages of a list.
@@ -77,7 +77,7 @@ impl Pages {
         entries: &[(u64, Arc<E>)],
         cursor: Option<&str>,
         is_visible: impl Fn(&E) -> bool,
-    ) -> Result<Bytes, PageError> {
+    ) -> Result<Line, PageError> {
         let after = cursor.map_or(Ok(0), |cursor| cursor::decode(form.list, cursor).ok_or(PageError))?;
         let is_visible = |(_, entry): &&(u64, Arc<E>)| is_visible(entry);
         let rest = &entries[entries.partition_point(|(number, _)| *number <= after)..];
@@ -143,7 +143,7 @@ impl<'a> PageForm<'a> {
         Page { after, len: definitions.len(), result: self.write(&definitions, bytes, next) }
     }
 
-    fn write(self, definitions: &[Vec<u8>], bytes: usize, next: Option<u64>) -> Bytes {
+    fn write(self, definitions: &[Vec<u8>], bytes: usize, next: Option<u64>) -> Line {
         let mut out = Vec::with_capacity(bytes + definitions.len() + 256);
         out.push(b'{');
         if self.version.has_result_type() {
@@ -165,7 +165,7 @@ impl<'a> PageForm<'a> {
             out.extend_from_slice(self.cache.members().as_bytes());
         }
         out.push(b'}');
-        out.into()
+        Line::new(out)
     }
 }
 

@@ -7,7 +7,7 @@ use mcp_protocol::{CacheScope, Method as _, ProtocolVersion, RawShape, RequestId
 
 use super::{
     Reply,
-    reply::{ServerIdentity, raw_reply},
+    reply::{Body, ServerIdentity, raw_reply},
 };
 use crate::{cache_hint::CacheHint, error::Fault};
 
@@ -125,7 +125,7 @@ impl RawOutput {
         };
         match self.shape(version) {
             Err(error) => Reply::error(Some(id), &error),
-            Ok(RawShape::Unchanged) => Reply::written(id, self.result.json),
+            Ok(RawShape::Unchanged) => Reply::written(id, Body::Bytes(self.result.json)),
             Ok(RawShape::Unopened { has_meta, is_empty }) => {
                 let start = self.result.json.iter().position(|byte| *byte == b'{').map_or(0, |brace| brace + 1);
                 raw_reply(id, &opening(has_meta), self.result.json.slice(start..), is_empty)
@@ -134,7 +134,7 @@ impl RawOutput {
                 let members = Bytes::from(json).slice(1..);
                 raw_reply(id, &opening(has_meta), members, is_empty)
             }
-            Ok(RawShape::Rewritten { json, .. }) => Reply::written(id, json.into()),
+            Ok(RawShape::Rewritten { json, .. }) => Reply::written(id, Body::Bytes(json.into())),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The response to a request: its bytes, and the kind of response for the transport.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use bytes::Bytes;
 use mcp_protocol::{
     ErrorCode, Implementation, Meta, ProtocolVersion, RequestId, ResultPayload, ResultType, RpcError, jsonrpc,
 };
+use mcp_transport::{BoxFuture, Frame, FrameSender, Line, Route, TransportError};
 use serde_json::json;
 
 use super::Denied;
@@ -54,7 +55,46 @@ pub enum Verdict {
 /// The bytes of a message, in up to three pieces, so that a shared page is not copied.
 #[derive(Debug, Clone)]
 pub struct Payload {
-    pieces: [Bytes; 3],
+    start: Bytes,
+    body: Body,
+    end: Bytes,
+}
+
+/// A part of a message, which messages can share.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    /// A part whose line breaks are replaced already, for example a page of a list.
+    Line(Line),
+    /// A part with unknown line breaks.
+    Bytes(Bytes),
+}
+
+impl Body {
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Line(line) => line.into_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// Returns the part without line breaks. Only bytes with unknown line breaks are scanned.
+    fn into_line(self) -> Line {
+        match self {
+            Self::Line(line) => line,
+            Self::Bytes(bytes) => Line::new(bytes),
+        }
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Line(line) => line,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 /// Below this length in bytes, a copy is cheaper than two more pieces.
@@ -62,13 +102,27 @@ const COPY_BELOW: usize = 16 * 1024;
 
 impl Payload {
     fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self { pieces: [bytes.into(), Bytes::new(), Bytes::new()] }
+        Self { start: bytes.into(), body: Body::Bytes(Bytes::new()), end: Bytes::new() }
+    }
+
+    /// Returns a payload that ends with `}` after the body.
+    fn around(mut start: Vec<u8>, body: Body) -> Self {
+        if body.len() < COPY_BELOW {
+            start.extend_from_slice(&body);
+            start.push(b'}');
+            return Self::whole(start);
+        }
+        Self { start: start.into(), body, end: Bytes::from_static(b"}") }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.body.is_empty() && self.end.is_empty()
     }
 
     /// Returns the length of the message in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.pieces.iter().map(Bytes::len).sum()
+        self.start.len() + self.body.len() + self.end.len()
     }
 
     /// Whether there are no bytes.
@@ -80,21 +134,24 @@ impl Payload {
     /// Returns the pieces in order. Some may be empty.
     #[must_use]
     pub fn into_pieces(self) -> [Bytes; 3] {
-        self.pieces
+        [self.start, self.body.into_bytes(), self.end]
     }
 
     /// Returns the message in one piece.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
-        let [head, body, tail] = self.pieces;
-        if body.is_empty() && tail.is_empty() {
-            return head;
+        if self.is_whole() {
+            return self.start;
         }
-        let mut out = Vec::with_capacity(head.len() + body.len() + tail.len());
-        out.extend_from_slice(&head);
-        out.extend_from_slice(&body);
-        out.extend_from_slice(&tail);
-        out.into()
+        [&self.start[..], &self.body, &self.end].concat().into()
+    }
+
+    /// Queues the message. A sender in pieces does not copy the body.
+    pub(crate) fn send_to(self, sender: &dyn FrameSender, route: Route) -> BoxFuture<'_, Result<(), TransportError>> {
+        if self.is_whole() {
+            return sender.send(Frame::new(self.start).with_route(route));
+        }
+        sender.send_in_pieces(Frame::new(self.start).with_route(route), self.body.into_line(), self.end)
     }
 }
 
@@ -144,16 +201,9 @@ impl Reply {
     }
 
     /// Creates the response for a result that is serialized already.
-    pub(crate) fn written(id: &RequestId, result: Bytes) -> Self {
-        let mut head = opening(id, result.len().min(COPY_BELOW) + 8);
-        let payload = if result.len() < COPY_BELOW {
-            head.extend_from_slice(&result);
-            head.push(b'}');
-            Payload::whole(head)
-        } else {
-            Payload { pieces: [head.into(), result, Bytes::from_static(b"}")] }
-        };
-        Self::new(payload, Verdict::Result)
+    pub(crate) fn written(id: &RequestId, result: Body) -> Self {
+        let start = opening(id, result.len().min(COPY_BELOW) + 8);
+        Self::new(Payload::around(start, result), Verdict::Result)
     }
 
     /// Creates the response for a result, in the form of a revision.
@@ -173,7 +223,8 @@ impl Reply {
             Ok(Some((at, text))) => {
                 let mut tail = out.split_off(at);
                 tail.push(b'}');
-                Self::new(Payload { pieces: [out.into(), text.into(), tail.into()] }, Verdict::Result)
+                let body = Body::Bytes(text.into());
+                Self::new(Payload { start: out.into(), body, end: tail.into() }, Verdict::Result)
             }
             Err(error) => {
                 let text = "the result cannot be written as JSON";
@@ -189,14 +240,7 @@ pub(super) fn raw_reply(id: &RequestId, members: &str, rest: Bytes, is_empty: bo
     let mut head = opening(id, members.len() + rest.len().min(COPY_BELOW) + 8);
     head.push(b'{');
     head.extend_from_slice(if is_empty { members.trim_end_matches(',') } else { members }.as_bytes());
-    let payload = if rest.len() < COPY_BELOW {
-        head.extend_from_slice(&rest);
-        head.push(b'}');
-        Payload::whole(head)
-    } else {
-        Payload { pieces: [head.into(), rest, Bytes::from_static(b"}")] }
-    };
-    Reply::new(payload, Verdict::Result)
+    Reply::new(Payload::around(head, Body::Bytes(rest)), Verdict::Result)
 }
 
 pub(crate) fn busy() -> RpcError {

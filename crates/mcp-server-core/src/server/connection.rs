@@ -438,15 +438,14 @@ impl<'a> Connection<'a> {
         let set = if prepared.is_listen() { &mut self.streams } else { &mut self.calls };
         set.spawn(async move {
             if let Some(reply) = prepared.run().await {
-                let frame = Frame::new(reply.payload.into_bytes()).with_route(Route::Request(id));
                 // The client may have disconnected, which the read loop notices.
-                let _ = sender.send(frame).await;
+                let _ = reply.payload.send_to(&*sender, Route::Request(id)).await;
             }
         });
     }
 
     async fn send(&self, reply: Reply, route: Route) -> Result<(), TransportError> {
-        self.data.sender.send(Frame::new(reply.payload.into_bytes()).with_route(route)).await
+        reply.payload.send_to(&*self.data.sender, route).await
     }
 }
 
