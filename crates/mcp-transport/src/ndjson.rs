@@ -2,7 +2,7 @@
 //!
 //! A read takes up to 64 KiB. A short line is copied, so that a message does not keep its read buffer alive. A line
 //! of more than 4 KiB is a slice of the buffer. A separate task writes: it combines the queued messages into one
-//! write, and flushes when the queue is empty.
+//! write, and flushes when the queue is empty. The pieces of a long message are written without a copy.
 
 mod lines;
 mod writer;
