@@ -7,11 +7,9 @@ use serde_json::Value;
 
 use crate::graph::Graph;
 
-/// Returns the number of steps for collecting all reasons, or `None` when it exceeds `budget`.
-pub(crate) fn effort(graph: &Graph, value: &Value, budget: usize) -> Option<usize> {
-    let mut walk = Walk { graph, left: budget };
-    walk.node(0, value, false)?;
-    Some(budget - walk.left)
+/// Whether `budget` steps collect all reasons.
+pub(crate) fn is_affordable(graph: &Graph, value: &Value, budget: usize) -> bool {
+    Walk { graph, left: budget }.node(0, value, false).is_some()
 }
 
 /// Whether no value inside `value` is nested more than `depth` containers deep. Recurses at most that deep.
@@ -98,4 +96,42 @@ fn weight(value: &Value, limit: usize) -> Option<usize> {
         _ => {}
     }
     Some(limit - left)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Dialect, Limits};
+
+    #[test]
+    fn a_copy_costs_a_step_per_value_and_per_64_bytes() {
+        for (value, steps) in [
+            (json!(1), 1),
+            (json!("x".repeat(63)), 1),
+            (json!("x".repeat(64)), 2),
+            (json!([]), 1),
+            (json!([1, 2, 3]), 7),
+            (json!([[1, 2]]), 7),
+            (json!({"a": 1, "b": 2}), 5),
+            (json!({"a": {"b": "x".repeat(64)}}), 6),
+        ] {
+            assert_eq!((weight(&value, steps), weight(&value, steps - 1)), (Some(steps), None), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_schema_costs_a_step_per_keyword_and_per_required_member() {
+        for (schema, value, steps) in [
+            (json!({}), json!(1), 1),
+            (json!({"minimum": 1, "maximum": 2}), json!(1), 3),
+            (json!({"required": ["a", "b", "c"]}), json!(1), 5),
+            (json!({"items": {"minimum": 1}}), json!([1, 2]), 8),
+            (json!({"properties": {"a": {"minimum": 1}}}), json!({"a": 1, "b": 2}), 6),
+        ] {
+            let graph = Graph::build(&schema, Dialect::default(), &Limits::new()).expect("the schema has no fault");
+            assert!(is_affordable(&graph, &value, steps) && !is_affordable(&graph, &value, steps - 1), "{schema}");
+        }
+    }
 }

@@ -203,6 +203,23 @@ mod tests {
     }
 
     #[test]
+    fn each_value_has_a_size() {
+        for (value, size) in [
+            (json!(null), 4),
+            (json!(true), 5),
+            (json!(12), 2),
+            (json!("ab"), 4),
+            (json!([]), 2),
+            (json!([1, 2, 3]), 8),
+            (json!({}), 2),
+            (json!({"a": 1, "bc": 2}), 15),
+        ] {
+            let fits = |size| Limits { size, ..Limits::new() }.check_document(&value).is_ok();
+            assert!(fits(size) && !fits(size - 1), "{value}");
+        }
+    }
+
+    #[test]
     fn a_very_deep_document_does_not_exhaust_the_stack() {
         let mut value = json!(1);
         for _ in 0..100_000 {

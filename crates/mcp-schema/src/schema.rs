@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     dialect::Dialect,
-    effort::{effort, shallower_than},
+    effort::{is_affordable, shallower_than},
     error::{SchemaError, SchemaErrorKind},
     graph::{Graph, unknown_dialect},
     keywords,
@@ -199,10 +199,10 @@ impl Schema {
         if validator.is_valid(value) {
             return Ok(());
         }
-        if effort(&inner.graph, value, EXPLAIN_ALL).is_some() {
+        if is_affordable(&inner.graph, value, EXPLAIN_ALL) {
             return Err(explain(&inner.source, validator.iter_errors(value)));
         }
-        if effort(&inner.graph, value, EXPLAIN_FIRST).is_some()
+        if is_affordable(&inner.graph, value, EXPLAIN_FIRST)
             && let Err(first) = validator.validate(value)
         {
             return Err(explain(&inner.source, std::iter::once(first)).incomplete());

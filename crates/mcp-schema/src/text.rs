@@ -99,5 +99,9 @@ mod tests {
         let names: Vec<_> = (0..100).map(|n| n.to_string()).collect();
         assert_eq!(list(names[..3].iter().map(Cow::from)), "0, 1, 2");
         assert!(list(names.iter().map(Cow::from)).ends_with("11 and 88 more"));
+        for (length, end) in [(119, "x, y"), (120, "x and 1 more"), (500, "x and 2 more")] {
+            let long = "x".repeat(length);
+            assert!(list([&*long, &long[..119], "y"].into_iter().map(Cow::from)).ends_with(end), "{length}");
+        }
     }
 }

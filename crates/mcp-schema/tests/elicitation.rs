@@ -126,7 +126,8 @@ fn rejections_name_the_keyword_outside_the_subset() {
         json!({"type": "object", "$defs": {}}),
         json!({"type": "object", "$schema": "https://example.com/own"}),
     ] {
-        Form::parse(&schema).expect_err(&schema.to_string());
+        let error = Form::parse(&schema).expect_err(&schema.to_string());
+        assert_eq!(elicitation::check(&schema), Err(error), "{schema}");
     }
 }
 
@@ -333,6 +334,10 @@ fn parses_schemas_of_other_generators() {
             json!({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 10, "maximum": 20, "format": "int32"}),
             json!({"type": "integer", "minimum": 1, "maximum": 9}),
         ),
+        (
+            json!({"type": "integer", "exclusiveMinimum": 3, "minimum": 10, "exclusiveMaximum": 20, "maximum": 15}),
+            json!({"type": "integer", "minimum": 10, "maximum": 15}),
+        ),
         (json!({"type": "string", "format": "uuid", "pattern": "^a"}), json!({"type": "string"})),
     ] {
         let document = json!({
@@ -357,6 +362,7 @@ fn parses_schemas_of_other_generators() {
 fn a_field_that_can_be_null_is_not_required() {
     for (schema, is_required) in [
         (json!({"type": "string"}), true),
+        (json!({"type": ["string"]}), true),
         (json!({"type": ["string", "null"]}), false),
         (json!({"enum": ["a", "b"]}), true),
         (json!({"enum": ["a", null]}), false),
@@ -402,6 +408,8 @@ fn validates_answers_with_readable_errors() {
         ("age", json!(1.5e2), None),
         ("age", json!(null), None),
         ("age", json!(1.5), Some("`/age`: expected an integer, got 1.5")),
+        // A float of this size does not identify an integer.
+        ("age", json!(9_007_199_254_740_992.0), Some("`/age`: expected an integer, got 9007199254740992.0")),
         ("age", json!("3"), Some(r#"`/age`: expected an integer, got "3""#)),
         ("age", json!(-1), Some("`/age`: must be at least 0, got -1")),
         ("age", json!(151), Some("`/age`: must be at most 150, got 151")),

@@ -5,7 +5,10 @@ use serde_json::{Map, Value, json};
 
 fn refused(schema: &Value) -> (SchemaErrorKind, String) {
     let error = Schema::compile(schema).expect_err("must be refused");
-    (error.kind(), error.to_string())
+    let message = error.to_string();
+    let place = if error.pointer().is_empty() { String::new() } else { format!("`{}`: ", error.pointer()) };
+    assert_eq!(message, format!("{place}{}", error.message()));
+    (error.kind(), message)
 }
 
 #[test]
@@ -27,6 +30,7 @@ fn rejections_name_the_limit_and_the_location() {
         (json!({"$dynamicRef": "https://example.com/s#x"}), SchemaErrorKind::Reference, "outside the schema"),
         (json!({"properties": {"a": {"$ref": "#/$defs/no"}}}), SchemaErrorKind::Reference, "`/properties/a/$ref`"),
         (json!({"$ref": "#no-anchor"}), SchemaErrorKind::Reference, "leads nowhere"),
+        (json!({"$defs": {"a": {"$id": "#a"}}, "$ref": "#a"}), SchemaErrorKind::Reference, "leads nowhere"),
         (json!({"$ref": "#/$defs/%7A"}), SchemaErrorKind::Reference, "leads nowhere"),
         (
             json!({"$defs": {"%zz": {}}, "items": {"$ref": "#/$defs/%zz"}}),
@@ -37,6 +41,13 @@ fn rejections_name_the_limit_and_the_location() {
         (json!({"$ref": "#"}), SchemaErrorKind::Reference, "without end"),
         (
             json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}}),
+            SchemaErrorKind::Reference,
+            "without end",
+        ),
+        (
+            json!({"$id": "https://example.com/root", "$dynamicAnchor": "a", "$ref": "item", "$defs": {
+                "item": {"$id": "item", "$dynamicRef": "#a", "$defs": {"own": {"$dynamicAnchor": "a"}}}
+            }}),
             SchemaErrorKind::Reference,
             "without end",
         ),
@@ -71,6 +82,9 @@ fn resolves_references_within_the_schema() {
         json!({"$id": "https://example.com/root", "$defs": {"x": {"$id": "item", "$defs": {"s": {"type": "string"}}}},
                "items": {"$ref": "https://example.com/item#/$defs/s"}}),
         json!({"$id": "https://example.com/root", "items": {"$ref": "#/$defs/s"}, "$defs": {"s": {"type": "string"}}}),
+        json!({"$ref": "https://example.com/list", "$defs": {"x": {
+            "$id": "https://example.com/list", "items": {"$ref": "#/$defs/s"}, "$defs": {"s": {"type": "string"}}
+        }}}),
         json!({"$defs": {"x": {"$dynamicAnchor": "s", "type": "string"}}, "items": {"$dynamicRef": "#s"}}),
         json!({"components": {"s": {"type": "string"}}, "items": {"$ref": "#/components/s"}}),
         json!({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"x": {"$id": "#s", "type": "string"}},
@@ -93,8 +107,17 @@ fn enforces_limits_at_their_boundaries() {
     let nested = |n: usize| (0..n).fold(json!({}), |inner, _| json!({"not": inner}));
     let patterns =
         |n: usize| json!({"patternProperties": (0..n).map(|n| (n.to_string(), json!({}))).collect::<Map<_, _>>()});
-    let limits =
-        || Limits::new().depth(60).subschemas(30).branches(5).references(6).patterns(4).nesting(20).expansion(15);
+    let limits = || {
+        Limits::new()
+            .depth(60)
+            .size(1000)
+            .subschemas(30)
+            .branches(5)
+            .references(6)
+            .patterns(4)
+            .nesting(20)
+            .expansion(15)
+    };
     let check = |what: &str, fits: Value, exceeds: Value| {
         if let Err(error) = Schema::compile_with(&fits, &limits()) {
             panic!("{what}: {error}");
@@ -111,6 +134,12 @@ fn enforces_limits_at_their_boundaries() {
     check("nesting", deep(19), deep(20));
     let annotated = |n: usize| json!({"default": (0..n).fold(json!(1), |inner, _| json!([inner]))});
     check("depth", annotated(59), annotated(60));
+    let titled = |bytes: usize| json!({"title": "x".repeat(bytes)});
+    check("size", titled(987), titled(988));
+    let repeated = json!({"pattern": "a{1000}"});
+    assert!(Schema::compile_with(&repeated, &limits()).is_ok());
+    let error = Schema::compile_with(&repeated, &limits().pattern_memory(1000)).expect_err("the expression is large");
+    assert_eq!(error.kind(), SchemaErrorKind::Pattern);
 }
 
 #[test]

@@ -67,6 +67,16 @@ fn errors_are_readable_sentences() {
             "matches none of the 2 alternatives: (must be at least 5, got 3), (must be a multiple of 2, got 3)",
         ),
         (
+            json!({"anyOf": [{"type": "string"}, {"properties": {"a": {"minimum": 5}}}]}),
+            json!({"a": 3}),
+            "matches none of the 2 alternatives; the closest one fails because: `/a`: must be at least 5, got 3",
+        ),
+        (
+            json!({"anyOf": [{"minimum": 5}]}),
+            json!(3),
+            "matches none of the 1 alternatives: (must be at least 5, got 3)",
+        ),
+        (
             json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}),
             json!(1),
             "matches more than one of the alternatives, and must match exactly one",
@@ -240,6 +250,7 @@ fn each_fault_has_its_kind_and_its_place() {
             (kind, "/list/0", 1),
             "{keywords}: {errors}"
         );
+        assert_eq!(errors.to_string(), format!("`/list/0`: {}", error.message()));
     }
 }
 
