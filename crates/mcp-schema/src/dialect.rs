@@ -128,6 +128,7 @@ mod tests {
             assert_eq!(Dialect::from_uri(dialect.uri().trim_end_matches('#')), Some(dialect));
         }
         assert_eq!(Dialect::from_uri("https://json-schema.org/draft-07/schema"), Some(Dialect::Draft7));
+        assert_eq!(Dialect::Draft7.to_string(), "draft-07");
         for unknown in
             ["", "draft-07", "https://json-schema.org/draft/2099-01/schema", "http://json-schema.org/schema#"]
         {

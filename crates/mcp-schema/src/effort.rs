@@ -106,6 +106,21 @@ mod tests {
     use crate::{Dialect, Limits};
 
     #[test]
+    fn lists_and_objects_nest() {
+        for (value, depth) in [
+            (json!(1), 0),
+            (json!([]), 1),
+            (json!({}), 1),
+            (json!([1, [2]]), 2),
+            (json!({"a": 1, "b": {"c": 2}}), 2),
+            (json!({"a": [{"b": 1}]}), 3),
+        ] {
+            let fits = |limit| shallower_than(&value, limit);
+            assert!(fits(depth) && (depth == 0 || !fits(depth - 1)), "{value}");
+        }
+    }
+
+    #[test]
     fn a_copy_costs_a_step_per_value_and_per_64_bytes() {
         for (value, steps) in [
             (json!(1), 1),

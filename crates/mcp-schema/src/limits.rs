@@ -208,7 +208,7 @@ mod tests {
             (json!(null), 4),
             (json!(true), 5),
             (json!(12), 2),
-            (json!("ab"), 4),
+            (json!("abc"), 5),
             (json!([]), 2),
             (json!([1, 2, 3]), 8),
             (json!({}), 2),

@@ -215,7 +215,9 @@ mod tests {
             let found = found.as_deref().map_err(PathError::kind);
             assert_eq!(found, expected.map(Path::new), "{path:?}");
         }
+        assert!(safe_relative_path(&"a".repeat(4096)).is_ok());
         assert_eq!(safe_relative_path(&"a".repeat(4097)).unwrap_err().kind(), TooLong);
+        assert_eq!(safe_relative_path("a/..").unwrap_err().to_string(), r#"the path "a/.." leads upwards"#);
     }
 
     #[test]

@@ -381,6 +381,7 @@ fn a_field_that_can_be_null_is_not_required() {
 fn validates_answers_with_readable_errors() {
     let form = Form::parse(&json!({"type": "object", "required": ["name"], "properties": {
         "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "big": {"type": "integer", "minimum": 9_007_199_254_740_993i64},
         "colour": {"type": "string", "enum": ["red", "blue"]},
         "day": {"type": "string", "format": "date"},
         "many": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2},
@@ -408,6 +409,13 @@ fn validates_answers_with_readable_errors() {
         ("age", json!(1.5e2), None),
         ("age", json!(null), None),
         ("age", json!(1.5), Some("`/age`: expected an integer, got 1.5")),
+        ("age", json!(u64::MAX), Some("`/age`: must be at most 150, got 18446744073709551615")),
+        ("big", json!(9_007_199_254_740_993i64), None),
+        (
+            "big",
+            json!(9_007_199_254_740_992i64),
+            Some("`/big`: must be at least 9007199254740993, got 9007199254740992"),
+        ),
         // A float of this size does not identify an integer.
         ("age", json!(9_007_199_254_740_992.0), Some("`/age`: expected an integer, got 9007199254740992.0")),
         ("age", json!("3"), Some(r#"`/age`: expected an integer, got "3""#)),

@@ -152,6 +152,11 @@ fn keeps_the_first_errors_and_counts_the_others() {
     let schema = Schema::compile(&json!({"items": {"type": "string"}})).unwrap();
     let errors = schema.validate(&json!(vec![0; 100])).unwrap_err();
     assert_eq!((errors.iter().count(), errors.total()), (8, 100));
+    let mut places = Vec::new();
+    for error in &errors {
+        places.push(error.instance_pointer());
+    }
+    assert_eq!(places, ["/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"]);
     assert!(errors.to_string().ends_with("; and 92 more"), "{errors}");
 }
 

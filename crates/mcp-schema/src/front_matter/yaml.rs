@@ -189,5 +189,11 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert!(error.contains(reason), "{text:?}: {error}");
         }
+        let list = |depth| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let mapping = |depth| format!("{}1{}", "{a: ".repeat(depth), "}".repeat(depth));
+        for (fits, exceeds) in [(list(DEPTH), list(DEPTH + 1)), (mapping(DEPTH), mapping(DEPTH + 1))] {
+            assert!(parse(&fits).is_ok(), "{fits}");
+            assert!(parse(&exceeds).expect_err(&exceeds).contains("nests too deeply"), "{exceeds}");
+        }
     }
 }
