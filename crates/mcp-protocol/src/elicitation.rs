@@ -288,6 +288,11 @@ mod tests {
         let json = json!({"mode": "url", "message": "m", "url": "https://a.example", "elicitationId": "e"});
         assert_eq!(serde_json::to_value(&url).unwrap(), json);
         assert_eq!(serde_json::from_value::<ElicitParams>(json).unwrap(), url);
+        for mut params in [form, url] {
+            assert_eq!(params.message(), "m");
+            *params.meta_mut() = Some(Meta::new());
+            assert_eq!(serde_json::to_value(&params).unwrap()["_meta"], json!({}));
+        }
         for bad in
             [json!({"mode": "voice", "message": "m"}), json!({"mode": 1}), json!({"mode": "url", "message": "m"})]
         {

@@ -176,7 +176,9 @@ mod tests {
             let gone = exists(ProtocolVersion::LATEST_LEGACY) && !exists(ProtocolVersion::LATEST);
             let is_in_another_form = exists_in(name, ProtocolVersion::LATEST);
             assert_eq!(instead_of(name, ProtocolVersion::LATEST).is_some(), gone && !is_in_another_form, "{name}");
-            assert_eq!(instead_of(name, ProtocolVersion::LATEST_LEGACY), None, "{name}");
+            for version in ProtocolVersion::ALL.iter().filter(|version| !version.is_stateless()) {
+                assert_eq!(instead_of(name, *version), None, "{name} in {version:?}");
+            }
         }
     }
 

@@ -238,8 +238,12 @@ mod tests {
             assert_eq!(tokens.expires_in, expected, "{expires_in}");
         }
         let mut tokens = TokenResponse::new("a", "Bearer");
-        tokens.expires_in = Some(u64::MAX);
-        assert_eq!(tokens.expires_at(SystemTime::now()), None);
+        for (expires_in, expected) in [(None, None), (Some(60), Some(Duration::from_secs(60))), (Some(u64::MAX), None)]
+        {
+            tokens.expires_in = expires_in;
+            let received = SystemTime::UNIX_EPOCH;
+            assert_eq!(tokens.expires_at(received), expected.map(|time| received + time));
+        }
     }
 
     #[test]

@@ -299,6 +299,11 @@ mod tests {
         assert_eq!(members.remove("b").map(RawValue::get), Some("[ 2 ]"));
         assert!(members.remove("b").is_none());
         assert_eq!(members.write(), r#"{"a":1e400,"\"c":""}"#);
+        let two: &RawValue = serde_json::from_str("2").unwrap();
+        for (name, written) in [("a", r#"{"\"c":"","a":2}"#), ("d", r#"{"\"c":"","a":2,"d":2}"#)] {
+            members.set(name, two);
+            assert_eq!(members.write(), written);
+        }
         for invalid in ["[]", "7", "{", r#"{"\ud800":1}"#] {
             assert!(RawMembers::read(invalid).is_err(), "{invalid}");
         }

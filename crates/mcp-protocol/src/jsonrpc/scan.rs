@@ -455,6 +455,8 @@ mod tests {
                     let expected = if matches!(c, '"' | '\\' | '\0'..='\x1f') { at } else { text.len() };
                     assert_eq!(plain_length(text.as_bytes()), expected, "{text:?}");
                 }
+                let text = format!("{}\"\"{}", "x".repeat(at), "x".repeat(length - at));
+                assert_eq!(plain_length(text.as_bytes()), at, "{text:?}");
             }
         }
     }

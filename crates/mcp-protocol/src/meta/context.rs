@@ -150,6 +150,7 @@ mod tests {
         let context = TraceContext::new(PARENT).unwrap();
         assert_eq!(context.trace_id(), Some("0af7651916cd43dd8448eb211c80319c"));
         assert_eq!(context.parent_id(), Some("b7ad6b7169203331"));
+        assert_eq!((context.traceparent(), context.tracestate(), context.baggage()), (Some(PARENT), None, None));
         assert!(context.is_sampled() && !TraceContext::new(&PARENT.replace("-01", "-02")).unwrap().is_sampled());
         assert_eq!(TraceContext::new("00-0-0-0"), None);
         let mut other = meta(json!({ "traceparent": "x", "tracestate": "a=1", "baggage": "b=2", "kept": 1 }));

@@ -388,6 +388,10 @@ mod tests {
             r#"{"uri":"a:b","name":"n"}"#
         );
         assert_eq!(
+            shape_raw_definition("prompts/list", r#"{"name":"n","title":"T"}"#, V24).unwrap(),
+            r#"{"name":"n"}"#
+        );
+        assert_eq!(
             shape_raw_definition(
                 "tools/list",
                 r#"{"z":1.50,"title":"T","name":"t","inputSchema":{"n":12345678901234567890123}}"#,
