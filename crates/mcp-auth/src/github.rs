@@ -252,6 +252,9 @@ mod tests {
             ("2026-7-28T00:00:00Z", None),
             ("2026-13-28T00:00:00Z", None),
             ("1969-12-31T00:00:00Z", None),
+            ("2026-07-28T24:00:00Z", None),
+            ("2026-07-28T00:60:00Z", None),
+            ("2026-07-28T00:00:61Z", None),
             ("soon", None),
         ] {
             let expected = expected.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));

@@ -274,6 +274,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_work_of_a_digest_is_limited() {
+        let argon2 =
+            |memory, passes| format!("$argon2id$v=19$m={memory},t={passes},p=1$c2FsdHNhbHQ${}", "A".repeat(43));
+        let pbkdf2 = |iterations| format!("pbkdf2-sha256${iterations}$c2FsdHNhbHQ=${}=", "A".repeat(43));
+        for (digest, is_accepted) in [
+            (argon2(MAX_MEMORY, 1), true),
+            (argon2(MAX_MEMORY + 1, 1), false),
+            (argon2(MAX_MEMORY, 8), true),
+            (argon2(MAX_MEMORY, 9), false),
+            (pbkdf2(MAX_ITERATIONS), true),
+            (pbkdf2(MAX_ITERATIONS + 1), false),
+        ] {
+            assert_eq!(PasswordDigest::parse(&digest).is_ok(), is_accepted, "{digest}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn computations_wait_for_a_bounded_time() {
         let pool = HashPool::new();

@@ -352,6 +352,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_number_of_checks_at_the_same_time_is_limited() {
+        let mut table = Table::new("ApiKey");
+        table.check_with(|_| std::future::pending());
+        let table = Arc::new(table);
+        for number in 0..MAX_RUNNING {
+            let checking = Arc::clone(&table);
+            tokio::spawn(async move { checking.run_check(&number.to_string()).await });
+        }
+        while table.verified.shared.running.lock().len() < MAX_RUNNING {
+            tokio::task::yield_now().await;
+        }
+        let result = tokio::time::timeout(Duration::from_secs(5), table.run_check("other")).await.unwrap();
+        assert_eq!(result.unwrap_err(), Rejection::Unavailable { retry_after: Duration::from_secs(1) });
+    }
+
+    #[tokio::test]
     async fn a_check_that_panics_is_an_outage() {
         let mut table = Table::new("ApiKey");
         table.check_with(|_| async { panic!("a fault of the application") });

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "helpers outside the test functions fail the test too")]
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -47,6 +50,8 @@ async fn api_keys_are_found_in_each_stored_form() {
         .unwrap()
         .key("old-key", Principal::new("old").with_expires_at(SystemTime::UNIX_EPOCH))
         .unwrap()
+        .key("new-key", Principal::new("new").with_expires_at(SystemTime::now() + Duration::from_secs(3600)))
+        .unwrap()
         .hashed_key(&hash_api_key(PEPPER, "hashed-key"), Principal::new("hashed"))
         .unwrap()
         // The SHA-256 of `hunter2`.
@@ -58,6 +63,7 @@ async fn api_keys_are_found_in_each_stored_form() {
         ("x-api-key", "hashed-key", accepted("hashed", "ApiKey")),
         ("x-api-key", "hunter2", accepted("sha", "ApiKey")),
         ("x-api-key", "old-key", Err(Rejection::Expired)),
+        ("x-api-key", "new-key", accepted("new", "ApiKey")),
         ("x-api-key", "plain-ke", Err(Rejection::Invalid)),
         ("x-api-key", "", Err(Rejection::Malformed)),
         // A hash is not a key.
@@ -327,6 +333,27 @@ async fn hung_checks_end_within_the_time_of_the_chain() {
     let all = check(&chain, &[("authorization", "Ticket x")]).await;
     assert!(matches!(all, Err(Rejection::Unavailable { .. })), "{all:?}");
     assert_eq!(start.elapsed(), Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn the_function_of_an_application_checks_keys_and_tokens() {
+    for (remembered, expected_calls) in [(Duration::ZERO, 4), (Duration::from_secs(60), 2)] {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let verify = |name: &'static str| {
+            let calls = Arc::clone(&calls);
+            move |secret: Secret| {
+                calls.fetch_add(1, Ordering::SeqCst);
+                async move { Ok::<_, Rejection>((secret.expose() == "checked").then(|| Principal::new(name))) }
+            }
+        };
+        let keys = ApiKeys::new().verify_with(verify("key")).remember_for(remembered);
+        let tokens = BearerTokens::new().verify_with(verify("token")).remember_for(remembered);
+        for _ in 0..2 {
+            assert_eq!(check(&keys, &[("x-api-key", "checked")]).await, accepted("key", "ApiKey"));
+            assert_eq!(check(&tokens, &[("authorization", "Bearer checked")]).await, accepted("token", "Bearer"));
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), expected_calls);
+    }
 }
 
 #[tokio::test]

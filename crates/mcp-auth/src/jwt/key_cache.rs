@@ -132,3 +132,24 @@ impl KeyCache {
 fn age(at: Instant, now: Instant) -> Duration {
     now.saturating_duration_since(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_waits_until_the_oldest_fetch_no_longer_counts() {
+        let start = Instant::now();
+        let mut cache = KeyCache::default();
+        for (seconds, expected) in [(0, None), (10, None), (20, None), (30, Some(30)), (59, Some(1)), (60, None)] {
+            let now = start + Duration::from_secs(seconds);
+            let found = match cache.lookup(Algorithm::RS256, None, now) {
+                Lookup::Fetch => None,
+                Lookup::Unavailable(wait) => Some(wait.as_secs()),
+                _ => panic!("a lookup without keys finds keys after {seconds} s"),
+            };
+            cache.complete(None, now);
+            assert_eq!(found, expected, "{seconds} s");
+        }
+    }
+}

@@ -272,6 +272,10 @@ fn invalid_settings_are_errors() {
             "the URL of the issuer or its keys must not have a user or a fragment",
         ),
         (
+            Jwt::issuer("https://:hunter2@as.example"),
+            "the URL of the issuer or its keys must not have a user or a fragment",
+        ),
+        (
             Jwt::jwks(ISSUER, "https://as.example/#k"),
             "the URL of the issuer or its keys must not have a user or a fragment",
         ),
@@ -298,6 +302,11 @@ fn invalid_settings_are_errors() {
         ),
     ] {
         assert_eq!(result.map(|_| ()).unwrap_err().to_string(), expected);
+    }
+    assert!(Jwt::hs256(ISSUER, SECRET).unwrap().clock_skew(Duration::from_secs(600)).is_ok());
+    for (count, is_accepted) in [(100, true), (101, false)] {
+        let keys = json!({"keys": vec![Signer::es256().jwk("a"); count]}).to_string();
+        assert_eq!(Jwt::keys(ISSUER, &keys).is_ok(), is_accepted, "{count}");
     }
     let mut encryption = Signer::es256().jwk("a");
     encryption["use"] = json!("enc");

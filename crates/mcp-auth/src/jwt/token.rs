@@ -103,6 +103,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_prefix_of_a_type_is_optional() {
+        for (typ, expected) in [
+            ("at+jwt", "at+jwt"),
+            ("application/at+jwt", "at+jwt"),
+            ("Application/at+jwt", "at+jwt"),
+            ("text/at+jwt", "text/at+jwt"),
+        ] {
+            assert_eq!(media_type(typ), expected);
+        }
+    }
+
+    #[test]
     fn the_length_of_a_token_is_limited() {
         let header = BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
         for (length, is_accepted) in [(MAX_TOKEN, true), (MAX_TOKEN + 1, false)] {
