@@ -339,6 +339,19 @@ mod tests {
     }
 
     #[test]
+    fn extensions_with_settings_are_supported() {
+        for (json, is_supported) in [
+            (json!({}), false),
+            (json!({"extensions": {"a/b": {}}}), true),
+            (json!({"extensions": {"a/b": null}}), false),
+            (json!({"extensions": {"a/c": {}}}), false),
+        ] {
+            assert_eq!(read(&json).supports_extension("a/b"), is_supported, "{json}");
+        }
+        assert!(ClientCapabilities::new().with_extension("a/b", JsonObject::new()).supports_extension("a/b"));
+    }
+
+    #[test]
     fn empty_elicitation_capability_means_forms() {
         for (json, form, url) in [
             (json!({}), false, false),
