@@ -351,6 +351,15 @@ mod tests {
         assert!(table.verified.shared.running.lock().is_empty());
     }
 
+    #[test]
+    fn principals_end_after_the_difference_between_the_clocks() {
+        for (skew, is_current) in [(0, false), (600, true)] {
+            let verified = Verified::with_skew(Duration::from_secs(skew));
+            let ended = Principal::new("ann").with_expires_at(SystemTime::now() - Duration::from_secs(60));
+            assert_eq!(verified.remember(crypto::sha256(b"token"), Ok(ended)).is_ok(), is_current, "{skew} s");
+        }
+    }
+
     #[tokio::test]
     async fn the_number_of_checks_at_the_same_time_is_limited() {
         let mut table = Table::new("ApiKey");
