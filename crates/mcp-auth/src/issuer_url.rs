@@ -51,6 +51,22 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn only_hosts_of_this_machine_need_no_encryption() {
+        for (url, is_accepted) in [
+            ("https://as.example", true),
+            ("http://as.example", false),
+            ("http://localhost:8080/keys", true),
+            ("http://as.localhost", true),
+            ("http://notlocalhost", false),
+            ("http://127.0.0.1", true),
+            ("http://[::1]", true),
+            ("http://10.0.0.1", false),
+        ] {
+            assert_eq!(check_url(url).is_ok(), is_accepted, "{url}");
+        }
+    }
+
     #[tokio::test]
     async fn private_addresses_are_refused_unless_the_operator_configured_them() {
         for private in [
