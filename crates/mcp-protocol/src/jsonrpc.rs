@@ -306,4 +306,16 @@ mod tests {
             assert_eq!(got, expected);
         }
     }
+
+    #[test]
+    fn a_parsed_request_has_its_mirrored_members() {
+        let text =
+            br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"uri":"a:b"}}}"#;
+        let Ok(Message::Request(mut request)) = Message::parse(text) else { panic!("the text is a request") };
+        assert_eq!(["name", "uri"].map(|member| request.mirrored(member)), [Some("add".into()), None]);
+        // The record belongs to the parameters of the message alone.
+        let other: Box<RawValue> = serde_json::from_str(r#"{"name":"other"}"#).unwrap();
+        request.params = Some(&other);
+        assert_eq!(request.mirrored("name"), None);
+    }
 }

@@ -176,6 +176,7 @@ async fn tokens_and_proofs_of_different_keys_are_rejected() {
     let names =
         |dpop: &Dpop<Jwt>| dpop.challenges().iter().map(|challenge| challenge.scheme.clone()).collect::<Vec<_>>();
     assert_eq!((names(&dpop), names(&required)), (vec!["DPoP".into(), "Bearer".into()], vec!["DPoP".to_owned()]));
+    assert_eq!(Dpop::new(Jwt::issuer(ISSUER).unwrap()).authorization_servers(), [ISSUER]);
     let mut metadata = ProtectedResourceMetadata::default();
     required.algorithms(["ES256"]).unwrap().describe(&mut metadata);
     let none = provider().algorithms([]).unwrap_err();
