@@ -128,7 +128,8 @@ fn announce_all(server: &mcp_server_core::Server) {
 
 fn announce(server: &mcp_server_core::Server, known: &Merged, now: &Merged) {
     let notices = server.notify();
-    if !now.tools.has_items_of(&known.tools) {
+    // A gateway in front reads the ids with the tools.
+    if !now.tools.has_items_of(&known.tools) || now.gateways() != known.gateways() {
         notices.tools_changed();
     }
     if !now.prompts.has_items_of(&known.prompts) {

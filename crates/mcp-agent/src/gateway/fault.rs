@@ -7,6 +7,7 @@ use mcp_server_core::source::{SourceOutcome, SourceResult};
 use mcp_transport::http_status::HttpStatus;
 use serde_json::{Value, json};
 
+use super::hops::LOOP;
 use crate::{CallError, ServerState};
 
 /// The fault of a request: at its server, or in the gateway.
@@ -115,8 +116,14 @@ fn failed(server: &str, name: &str, failed: &mcp_client::Error, has_effect: bool
     match failed.rpc() {
         Some(error) if is_of_transport(error.code) => {
             tracing::warn!(server, name, %error, "a server answered with an error of the protocol");
-            RpcError::internal(format!("the server rejected the request: {}", error.message))
-                .with_data(json!({ "server": server, "code": error.code, "data": error.data }))
+            let mut data = json!({ "server": server, "code": error.code });
+            if let Some(of_server) = &error.data {
+                data["data"] = of_server.clone();
+            }
+            // The text of a gateway about a loop is for its user.
+            let is_loop = data["data"]["reason"] == LOOP;
+            let prefix = if is_loop { "" } else { "the server rejected the request: " };
+            RpcError::internal(format!("{prefix}{}", error.message)).with_data(data)
         }
         Some(error) => error.clone(),
         None => {

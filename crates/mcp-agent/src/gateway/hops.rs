@@ -9,7 +9,7 @@ use std::{
 use mcp_protocol::{Meta, RpcError};
 use mcp_server_core::StateKeys;
 use serde_json::{
-    Value,
+    Value, json,
     value::{RawValue, to_raw_value},
 };
 
@@ -20,6 +20,8 @@ use crate::registry::{MAX_GATEWAYS, is_forwarded};
 const HOPS: &str = "mcp-gateway/hops";
 /// The largest number of gateways of a request.
 const LONGEST: usize = 16;
+/// The `reason` in the data of the error for a request that came back.
+pub(super) const LOOP: &str = "gateway_loop";
 
 /// The ids of a gateway, and those of its fleet.
 #[derive(Debug, Clone)]
@@ -112,7 +114,8 @@ impl HopId {
             tracing::warn!("a request came back to this gateway: remove the server that leads to the gateway itself");
             return Err(RpcError::invalid_request(
                 "the request came back to this gateway: one of its servers leads to the gateway itself, so remove that server",
-            ));
+            )
+            .with_data(json!({ "reason": LOOP })));
         }
         if hops.len() >= LONGEST {
             return Err(RpcError::invalid_request(format!("the request came through more than {LONGEST} gateways")));
@@ -125,8 +128,6 @@ impl HopId {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -145,6 +145,11 @@ impl Merged {
         };
         let (catalog, lists) = (Arc::clone(catalog), Arc::new(lists));
         Self { catalog, lists, dropped, circular, matchers: OnceLock::new(), views: Views::default() }
+    }
+
+    /// Returns the ids of the gateways behind the servers.
+    pub(super) fn gateways(&self) -> BTreeSet<&str> {
+        self.catalog.facts().iter().flat_map(|facts| facts.gateways.iter().map(|id| &**id)).collect()
     }
 
     /// Whether these are the lists of a newer catalog.

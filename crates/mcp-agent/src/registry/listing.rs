@@ -6,7 +6,7 @@ use std::{
 };
 
 use mcp_client::{Client, Error, Items, ListItem, RawItem};
-use mcp_protocol::ServerCapabilities;
+use mcp_protocol::{EmptyParams, ServerCapabilities, method};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -79,6 +79,8 @@ pub(super) async fn list(
     let mut tools = tools;
     let mut known = HashSet::new();
     let count = tools.items.len();
+    let is_complete = !has_failed.contains(&true);
+    let gateways = gateways(client, capabilities, end, &former.facts.gateways, is_complete).await;
     // A duplicate must not pass the filter when the first tool of its name does not.
     tools.items.retain(|tool| known.insert(tool.name.clone()));
     let duplicates = count - tools.items.len();
@@ -87,7 +89,7 @@ pub(super) async fn list(
         resources: resources.hint,
         templates: templates.hint,
         prompts: prompts.hint,
-        gateways: gateways(capabilities),
+        gateways,
         tasks: ServerTasks::of(&declared),
     };
     let mut json = HashMap::new();
@@ -127,11 +129,41 @@ pub(super) async fn list(
         prompts: keep(&former.prompts, prompts, |item| &item.name, &mut problems),
         facts,
     };
-    Listed { entries, problems, notes, is_complete: !has_failed.contains(&true), error }
+    Listed { entries, problems, notes, is_complete, error }
 }
 
-/// Returns the ids of the gateways that a server declares: its own, and those behind it.
-fn gateways(capabilities: &ServerCapabilities) -> Arc<[Box<str>]> {
+/// Returns the ids of the gateways that the items of a server can come through: its own, and those behind it. The lists have been read,
+/// so each gateway of an item is declared now. The former ids stay with the former items of a list that failed.
+async fn gateways(
+    client: &Client,
+    at_start: &ServerCapabilities,
+    end: Instant,
+    former: &[Box<str>],
+    is_complete: bool,
+) -> Arc<[Box<str>]> {
+    let at_start = declared_gateways(at_start);
+    if at_start.is_empty() {
+        return at_start;
+    }
+    let now = if client.version().is_stateless() {
+        let discovery = client.request::<method::Discover>(&EmptyParams::default());
+        let discovered = timeout_at(end, discovery.into_future()).await.ok().and_then(Result::ok);
+        discovered.map(|discovered| declared_gateways(&discovered.capabilities))
+    } else {
+        // A server of the session era declares them once.
+        Some(Arc::clone(&at_start))
+    };
+    match now {
+        Some(now) if is_complete => now,
+        now => {
+            let mut known = HashSet::new();
+            let all = now.iter().flat_map(|now| now.iter()).chain(at_start.iter()).chain(former);
+            all.filter(|id| known.insert(&***id)).take(MAX_GATEWAYS).cloned().collect()
+        }
+    }
+}
+
+fn declared_gateways(capabilities: &ServerCapabilities) -> Arc<[Box<str>]> {
     let declared = capabilities.experimental.as_ref().and_then(|experimental| experimental.get(GATEWAYS)?.get("ids"));
     let ids = declared.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     ids.filter(|id| id.len() <= GATEWAY_ID).take(MAX_GATEWAYS).map(Into::into).collect()

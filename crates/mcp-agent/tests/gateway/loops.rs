@@ -1,13 +1,19 @@
 //! A server that leads to the gateway itself, and that shows it by the metadata of requests alone.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use mcp_agent::{Gateway, Host};
-use mcp_client::Client;
+use mcp_client::{
+    Client,
+    transport::{Connect, Transport, TransportError, ndjson::Ndjson},
+};
 use mcp_protocol::{ErrorCode, Meta, RpcError};
 use mcp_server::{
     Server,
@@ -17,7 +23,11 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    sync::{Barrier, watch},
+    time::timeout,
+};
 
 use crate::common::{Pipe, REVISIONS, SOON, cells, client, complete, page};
 
@@ -65,8 +75,9 @@ async fn a_gateway_rejects_a_request_that_comes_back_through_a_server_that_decla
         let error = called.rpc().unwrap();
         // The client of the loop receives no error about its own request.
         assert_eq!(error.code, ErrorCode::INTERNAL_ERROR, "{down} to {up}: {error}");
-        assert!(error.message.contains("the request came back to this gateway"), "{down} to {up}: {error}");
-        assert_eq!(error.data.as_ref().unwrap()["server"], "s", "{down} to {up}: {error}");
+        assert!(error.message.starts_with("the request came back to this gateway"), "{down} to {up}: {error}");
+        let data = json!({ "server": "s", "code": -32600, "data": { "reason": "gateway_loop" } });
+        assert_eq!(error.data.as_ref(), Some(&data), "{down} to {up}: {error}");
         assert_eq!(forwarding.error.get().unwrap().code, ErrorCode::INVALID_REQUEST, "{down} to {up}");
         assert_eq!(forwarding.calls.load(Ordering::SeqCst), 1, "{down} to {up}");
         // The lists of the server show no gateway.
@@ -90,5 +101,82 @@ async fn a_server_that_leads_to_the_gateway_itself_has_no_part_in_its_instructio
             let client = client().connect(&gateway.versions([version]).build()).await.unwrap();
             assert_eq!(client.negotiated().instructions.as_deref(), Some(expected), "{version} {key}");
         }
+    }
+}
+
+/// Connects to a server by a pipe. The client receives the first declaration of the server when the other server has declared too.
+#[derive(Clone)]
+struct Together {
+    server: watch::Sender<Option<Server>>,
+    declared: Arc<Barrier>,
+    is_first: Arc<AtomicBool>,
+}
+
+impl Together {
+    fn new(declared: &Arc<Barrier>) -> Self {
+        let is_first = Arc::new(AtomicBool::new(true));
+        Self { server: watch::Sender::default(), declared: Arc::clone(declared), is_first }
+    }
+}
+
+impl Connect for Together {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let together = self.clone();
+        tokio::spawn(async move {
+            let mut server = together.server.subscribe();
+            let server = server.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+            let (near, far) = tokio::io::duplex(1 << 16);
+            tokio::spawn(async move {
+                let (reader, writer) = tokio::io::split(far);
+                drop(server.serve(Ndjson::new(reader, writer)).await);
+            });
+            let (mut from_client, mut to_client) = tokio::io::split(theirs);
+            let (from_server, mut to_server) = tokio::io::split(near);
+            let up = tokio::io::copy(&mut from_client, &mut to_server);
+            let down = async {
+                let mut lines = BufReader::new(from_server).lines();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    if line.contains("supportedVersions") && together.is_first.swap(false, Ordering::SeqCst) {
+                        together.declared.wait().await;
+                    }
+                    if to_client.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            let _ = tokio::join!(up, down);
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        Box::pin(async { Ok(Box::new(Ndjson::new(reader, writer)) as Box<dyn Transport>) })
+    }
+
+    fn describe(&self) -> String {
+        "a pipe".to_owned()
+    }
+}
+
+#[tokio::test]
+async fn two_gateways_that_reach_each_other_at_the_same_moment_do_not_serve_each_other() {
+    let declared = Arc::new(Barrier::new(2));
+    let pipes = [(); 2].map(|()| Together::new(&declared));
+    let start = async |other: &Together| {
+        let local = Server::builder("local", "1").tool(tool("t", async || "t")).build();
+        let host = Host::builder("gateway", "1").start_limit(Duration::from_millis(10));
+        let host = host.server("local", &local).server("other", other.clone()).start().await.unwrap();
+        let builder = Gateway::builder(host);
+        (builder.gateway(), builder.build().unwrap().build())
+    };
+    let gateways = [start(&pipes[1]).await, start(&pipes[0]).await];
+    for (pipe, (_, server)) in pipes.iter().zip(&gateways) {
+        pipe.server.send_replace(Some(server.clone()));
+    }
+    for (observed, server) in &gateways {
+        let mut changes = observed.host().catalog_changes();
+        let found = changes.wait_for(|_| !observed.circular_servers().is_empty());
+        timeout(SOON, found).await.unwrap().unwrap();
+        let client = client().connect(server).await.unwrap();
+        let tools = client.list_tools().await.unwrap();
+        assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["local__t"]);
     }
 }
