@@ -368,6 +368,23 @@ fn installs_and_uninstalls_servers_of_clients() {
 }
 
 #[test]
+fn a_member_without_an_effect_is_a_warning_of_commands_and_a_note_of_doctor() {
+    let project = Project::new("members");
+    let entry = json!({ "command": fixture(), "arg": ["x"], "icon": "a.png", "x-mcp": { "overrides": {} } });
+    let file = project.write("servers.json", &json!({ "mcpServers": { "git": entry } }));
+    let (code, report) = project.doctor(&["--config", &file]);
+    let notes = report["servers"][0]["notes"].as_array().unwrap();
+    assert_eq!((code, notes.len()), (Some(0), 2), "{report}");
+    let (member, own) = ("$.mcpServers.git.arg: ", "$.mcpServers.git.x-mcp.overrides: ");
+    assert!(notes[0].as_str().unwrap().starts_with(member) && notes[1].as_str().unwrap().starts_with(own), "{report}");
+    let (code, _, err) = project.run(&["tools", "--config", &file]);
+    assert_eq!((code, err.matches("(unknown-member)").count()), (Some(0), 2), "{err}");
+    let entry = json!({ "command": fixture(), "x-mpc": { "denyTools": ["add"] } });
+    let file = project.write("servers.json", &json!({ "mcpServers": { "git": entry } }));
+    project.check(&["tools", "--config", &file], 2, "", "`x-mcp` has a similar name (misspelled-member)");
+}
+
+#[test]
 fn each_code_has_a_page() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut pages: Vec<String> = fs::read_dir(docs.join("doctor"))

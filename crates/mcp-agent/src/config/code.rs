@@ -53,8 +53,10 @@ codes! {
     MissingKey = "missing-key";
     /// A value has another type than the format requires.
     WrongType = "wrong-type";
-    /// A member of `x-mcp` has almost the name of a known member.
+    /// A member has almost the name `x-mcp`, or a member of `x-mcp` has almost the name of a known member.
     MisspelledMember = "misspelled-member";
+    /// A member of an entry has no effect.
+    UnknownMember = "unknown-member";
     /// The name of a server is not usable.
     InvalidName = "invalid-name";
     /// Two entries have the same name.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
+use jsonc_parser::{CollectOptions, ParseOptions, ast, errors::ParseErrorKind, parse_to_ast};
 use serde_json::{Map, Number, Value};
 
 use super::{
@@ -58,6 +58,18 @@ fn syntax_fault(message: String) -> Fault {
 fn json(text: &str) -> Result<Value, Fault> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &json_options()).map_err(|error| {
         let (line, column) = (error.line_display(), error.column_display());
+        let unclosed = match error.kind() {
+            ParseErrorKind::UnterminatedObject => Some("object"),
+            ParseErrorKind::UnterminatedArray => Some("array"),
+            _ => None,
+        };
+        if let Some(unclosed) = unclosed {
+            let (last_line, last_column) = end_of(text);
+            return syntax_fault(format!(
+                "invalid JSON at line {last_line}, column {last_column}: the text ends before the end of the {unclosed} that begins at \
+                 line {line}, column {column}"
+            ));
+        }
         let reason = error.kind().to_string();
         let mut letters = reason.chars();
         let reason: String = letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();
@@ -67,6 +79,13 @@ fn json(text: &str) -> Result<Value, Fault> {
         Some(value) => json_value(&value, "$"),
         None => Err(Fault::new(Code::Syntax, "$", "the file is empty", "write `{}` for a file without servers")),
     }
+}
+
+/// Returns the line and the column after the last character, from 1.
+fn end_of(text: &str) -> (usize, usize) {
+    let text = text.trim_end();
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    (text.matches('\n').count() + 1, last.chars().count() + 1)
 }
 
 fn json_value(value: &ast::Value<'_>, path: &str) -> Result<Value, Fault> {

@@ -4,9 +4,11 @@ mod codex;
 mod command;
 mod extras;
 mod http;
+mod members;
 
 use std::path::Path;
 
+pub(super) use self::members::{is_similar, without_effect};
 use super::{
     code::Code,
     definition::ServerDefinition,
@@ -43,6 +45,7 @@ pub(super) fn read(name: &str, entry: &Node<'_>, context: &Context<'_>) -> Resul
     if extras::is_part_of_client(entry, context.format) {
         return Ok(None);
     }
+    members::check_own(entry)?;
     let kind = kind(entry)?;
     // A host does not use a disabled entry. Its variables therefore need no values.
     let is_enabled = is_enabled(entry)?;
@@ -121,6 +124,11 @@ fn endpoint(entry: &Node<'_>, kind: Option<Kind>, context: &Context<'_>, is_enab
         }
         (None, None, _) => {
             let message = "the entry has neither a command nor a URL";
+            let names = [&[name][..], context.rules.urls].concat();
+            if let Some((found, similar)) = members::misspelled(entry, &names) {
+                let message = format!("{message}, and its member `{found}` is unknown");
+                return Err(entry.fault(Code::MissingEndpoint, message, format!("rename `{found}` to `{similar}`")));
+            }
             let remedy = format!("add `{name}` for a local server, or `{url}` for a remote server");
             Err(entry.fault(Code::MissingEndpoint, message, remedy))
         }

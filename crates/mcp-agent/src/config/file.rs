@@ -59,6 +59,8 @@ pub struct ConfigFile {
     pub servers: Vec<ServerDefinition>,
     /// The faults of single entries.
     pub errors: Vec<ConfigError>,
+    /// The members of the valid servers that have no effect, and that look like members with an effect.
+    pub warnings: Vec<ConfigError>,
     /// The entries that define a server, without expanded variables.
     entries: Vec<Entry>,
     /// The files that the entries name.
@@ -113,9 +115,9 @@ impl ConfigFile {
         let file = &absolute(file);
         let format = Format::of_path(file).ok_or_else(|| unknown_format(file))?;
         let value = document::parse(text, format.rules().syntax).map_err(|fault| fault.in_file(file))?;
-        let (servers, errors, entries) = (Vec::new(), Vec::new(), Vec::new());
+        let (servers, errors, warnings, entries) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let files = Files::default();
-        let mut config = Self { file: file.to_owned(), format, scope, servers, errors, entries, files };
+        let mut config = Self { file: file.to_owned(), format, scope, servers, errors, warnings, entries, files };
         config.read_servers(&value, environment).map_err(|fault| fault.in_file(file))?;
         Ok(config)
     }
@@ -243,6 +245,8 @@ impl ConfigFile {
                 return;
             }
         }
+        let without_effect = entry::without_effect(node, context).into_iter();
+        self.warnings.extend(without_effect.map(|fault| fault.in_file(&self.file).server(name)));
         let mut origin = Origin::new(&self.file, &node.path, self.format, self.scope);
         origin.fingerprint = fingerprint;
         self.servers.push(ServerDefinition { origin: Some(origin), ..server });
@@ -252,6 +256,7 @@ impl ConfigFile {
     fn forget(&mut self, name: &str) {
         self.servers.retain(|known| known.name != name);
         self.errors.retain(|error| error.server.as_deref() != Some(name));
+        self.warnings.retain(|warning| warning.server.as_deref() != Some(name));
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     code::Code,
     definition::ServerDefinition,
     endpoint::Endpoint,
+    entry::is_similar,
     error::Fault,
     exchange,
     expand::Expander,
@@ -16,6 +17,8 @@ use crate::sharing::{Sharing, UnknownSharing};
 /// The largest number of connections that an entry can permit.
 const MAX_CONNECTIONS: u64 = 10_000;
 
+/// The name of the member.
+pub(super) const NAME: &str = "x-mcp";
 /// The names of the members.
 const MEMBERS: &[&str] = &[
     "allowTools",
@@ -37,12 +40,10 @@ const MEMBERS: &[&str] = &[
     "toolTimeoutSeconds",
     "trustTools",
 ];
-/// Names with at least this similarity (Jaro-Winkler, between 0 and 1) are misspelled.
-const SIMILAR: f64 = 0.9;
 
 /// Reads the members of `x-mcp`. Unknown members stay in `extra`, unless they have almost the name of a known member.
 pub(super) fn read(entry: &Node<'_>, expander: &Expander<'_>, server: &mut ServerDefinition) -> Result<(), Fault> {
-    let Some(own) = entry.get("x-mcp") else { return Ok(()) };
+    let Some(own) = entry.get(NAME) else { return Ok(()) };
     let mut extra = JsonObject::new();
     for (name, node) in own.members()? {
         if node.value.is_null() {
@@ -96,15 +97,23 @@ pub(super) fn read(entry: &Node<'_>, expander: &Expander<'_>, server: &mut Serve
 
 /// A misspelled `denyTools` would permit all tools.
 fn check_spelling(name: &str, node: &Node<'_>) -> Result<(), Fault> {
-    let lower = name.to_ascii_lowercase();
-    let similarity = |known: &str| strsim::jaro_winkler(&lower, &known.to_ascii_lowercase());
-    match MEMBERS.iter().find(|known| similarity(known) >= SIMILAR) {
+    match MEMBERS.iter().find(|known| is_similar(name, known)) {
         Some(known) => {
             let message = format!("the member is unknown, and `{known}` has a similar name");
             Err(node.fault(Code::MisspelledMember, message, format!("write `{known}`, or remove the member")))
         }
         None => Ok(()),
     }
+}
+
+/// Returns the members that this library does not know.
+pub(super) fn unknown_members(entry: &Node<'_>) -> Vec<Fault> {
+    let members = entry.get(NAME).and_then(|own| own.members().ok()).unwrap_or_default();
+    let unknown = members.into_iter().filter(|(name, node)| !MEMBERS.contains(name) && !node.value.is_null());
+    let fault = |(_, node): (&str, Node<'_>)| {
+        node.fault(Code::UnknownMember, "the member of `x-mcp` is unknown and has no effect", "remove the member")
+    };
+    unknown.map(fault).collect()
 }
 
 fn sharing(node: &Node<'_>) -> Result<Sharing, Fault> {

@@ -142,6 +142,12 @@ async fn check(
         }
         reports.push(report);
     }
+    for warning in config.warnings {
+        let of_warning = |report: &&mut Report| warning.server.as_ref() == Some(&report.name);
+        if let Some(report) = reports.iter_mut().find(of_warning) {
+            report.notes.push(format!("{}: {}; {}", warning.path, warning.message, warning.remedy));
+        }
+    }
     reports.sort_by_key(|report| names.iter().position(|name| *name == report.name));
     Ok((reports, errors, faults))
 }

@@ -121,7 +121,10 @@ impl Source {
             let file = line(&self.config.file.to_string_lossy());
             return Err(Failure::usage(format!("the file {file} enables no server")));
         }
-        Ok((usable, Unusable(errors.into_iter().chain(refused).collect())))
+        let selected =
+            |warning: &&ConfigError| usable.iter().any(|server| warning.server.as_ref() == Some(&server.name));
+        let warnings = self.config.warnings.iter().filter(selected).cloned().collect();
+        Ok((usable, Unusable { faults: errors.into_iter().chain(refused).collect(), warnings }))
     }
 
     fn selects(&self, error: &ConfigError) -> bool {
@@ -135,18 +138,24 @@ fn warn_of_others<'f>(faults: impl Iterator<Item = &'f ConfigError>, fatal: &Con
     others.for_each(|fault| warn(&line(&fault.to_string())));
 }
 
-/// The servers of a file that a command cannot use.
-pub(super) struct Unusable(Vec<ConfigError>);
+/// The parts of a file that a command cannot use.
+pub(super) struct Unusable {
+    /// The faults of servers.
+    faults: Vec<ConfigError>,
+    /// The members of usable entries without an effect.
+    warnings: Vec<ConfigError>,
+}
 
 impl Unusable {
-    /// Prints a warning for each server, except for denied ones: `mcp doctor` shows the decisions of the user.
+    /// Prints a warning for each server, except for denied ones: `mcp doctor` shows the decisions of the user. Prints a warning for each
+    /// member without an effect too.
     pub(super) fn warn(&self) {
-        self.faults().for_each(|fault| warn(&line(&fault.to_string())));
+        self.faults().chain(&self.warnings).for_each(|fault| warn(&line(&fault.to_string())));
     }
 
     /// Returns the faults of the servers, except for denied ones.
     pub(super) fn faults(&self) -> impl Iterator<Item = &ConfigError> {
-        self.0.iter().filter(|fault| fault.code != Code::Denied)
+        self.faults.iter().filter(|fault| fault.code != Code::Denied)
     }
 }
 
