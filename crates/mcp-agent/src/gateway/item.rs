@@ -64,7 +64,7 @@ impl fmt::Display for ItemKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error(
     "the {kind} {name:?} of {server:?} is left out, because {winner:?} has a {kind} with this name: use provider names{}",
-    if matches!(kind, ItemKind::Tool) { ", or rename the tool" } else { "" }
+    if matches!(kind, ItemKind::Tool) { ", or leave one of the two tools out" } else { "" }
 )]
 #[non_exhaustive]
 pub struct DroppedItem {

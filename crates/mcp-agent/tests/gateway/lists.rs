@@ -30,7 +30,7 @@ async fn the_first_server_wins_a_raw_name() {
     let strict = gateway(&[("first", &first), ("second", &second)]).await.names(Names::Raw).strict(true);
     let error = strict.build().unwrap_err();
     assert_eq!(error, GatewayError::Dropped(dropped));
-    let expected = r#"the tool "b" of "second" is left out, because "first" has a tool with this name: use provider names, or rename the tool"#;
+    let expected = r#"the tool "b" of "second" is left out, because "first" has a tool with this name: use provider names, or leave one of the two tools out"#;
     assert_eq!(error.to_string(), expected);
 
     let names = connect(gateway(&[("first", &first), ("second", &second)]).await.strict(true), REVISIONS[0]).await;
