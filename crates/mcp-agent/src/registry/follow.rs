@@ -25,10 +25,11 @@ pub(super) enum End {
 }
 
 impl Slot {
-    /// Reads the lists, publishes the catalog, and then lets calls use the client. Returns false if a list failed.
-    pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client) -> bool {
+    /// Reads the lists, publishes the catalog, and then lets calls use the client. Returns false if a list failed. The reading ends after
+    /// `limit`.
+    pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client, limit: Duration) -> bool {
         let (former, keeps_tools) = self.former();
-        let listed = list(client, &former, keeps_tools, &self.options, &registry.settings).await;
+        let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
         let fault_of_pins = self.publish(registry, listed.entries, listed.is_complete).await;
         self.activity.touch();
         let all: Vec<String> = listed.problems.into_iter().chain(fault_of_pins).collect();
@@ -120,7 +121,7 @@ impl Slot {
     }
 
     async fn reread(&self, registry: &Arc<Registry>, client: &Client, changes: &mut Option<Changes>) {
-        let is_complete = self.read_lists(registry, client).await;
+        let is_complete = self.read_lists(registry, client, registry.settings.list_limit).await;
         *changes = changes.take().map(|changes| changes.after_reading(is_complete));
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use mcp_client::{Client, Error, Items, ListItem, RawItem};
@@ -51,19 +52,21 @@ struct Read<T> {
 
 /// Reads the lists of the host that the server declares, at the same time. Former items that a failed list did not reach stay in
 /// their places. If `keeps_tools` is false, the former tools decide the order only.
+/// The reading ends after `limit`.
 pub(super) async fn list(
     client: &Client,
     former: &ServerEntries,
     keeps_tools: bool,
     options: &ServerOptions,
     settings: &Settings,
+    limit: Duration,
 ) -> Listed {
     let declared = client.negotiated();
     let capabilities = &declared.capabilities;
     let has_tools = capabilities.tools.is_some() && settings.lists != Lists::None;
     let has_prompts = capabilities.prompts.is_some() && settings.lists == Lists::All;
     let has_resources = capabilities.resources.is_some() && settings.lists == Lists::All;
-    let end = Instant::now() + settings.list_limit;
+    let end = Instant::now() + limit;
     let (tools, resources, templates, prompts) = tokio::join!(
         read("tools", has_tools.then(|| client.list_tools().fresh().raw_items().stream()), end),
         read("resources", has_resources.then(|| client.list_resources().fresh().raw_items().stream()), end),
@@ -76,11 +79,11 @@ pub(super) async fn list(
     );
     let mut problems = Vec::new();
     let has_failed = [tools.has_failed, resources.has_failed, templates.has_failed, prompts.has_failed];
+    let is_complete = !has_failed.contains(&true);
+    let gateways = gateways(client, capabilities, end, &former.facts.gateways, is_complete).await;
     let mut tools = tools;
     let mut known = HashSet::new();
     let count = tools.items.len();
-    let is_complete = !has_failed.contains(&true);
-    let gateways = gateways(client, capabilities, end, &former.facts.gateways, is_complete).await;
     // A duplicate must not pass the filter when the first tool of its name does not.
     tools.items.retain(|tool| known.insert(tool.name.clone()));
     let duplicates = count - tools.items.len();

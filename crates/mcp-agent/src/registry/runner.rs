@@ -4,7 +4,10 @@ use std::{
     convert::Infallible,
     future::pending,
     pin::pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,6 +25,8 @@ use super::{
 
 /// A connection that lasted this long was not a failed attempt.
 const STABLE: Duration = Duration::from_secs(60);
+/// The shortest time limit of the first reading of the lists.
+const SHORTEST_LIST: Duration = Duration::from_secs(1);
 
 impl Slot {
     /// Starts the task of the server. `starts_now` is false for a server that waits for its first call.
@@ -149,11 +154,11 @@ impl Slot {
     }
 
     async fn open_unless_stopped(&self, registry: &Arc<Registry>) -> Option<Result<(Client, Option<Changes>), Error>> {
-        let mut connected = None;
+        let (mut connected, lists) = (None, AtomicBool::new(false));
         let opened = tokio::select! {
-            opened = self.open(registry, &mut connected) => return Some(opened),
+            opened = self.open(registry, &mut connected, &lists) => return Some(opened),
             () = self.stop.cancelled() => None,
-            never = self.show_start(registry) => match never {},
+            never = self.show_start(registry, &lists) => match never {},
         };
         if let Some(client) = connected {
             client.close().await;
@@ -161,8 +166,9 @@ impl Slot {
         opened
     }
 
-    /// Shows a start that takes longer than the host waits, and a start that waits for a login of the user. Never returns.
-    async fn show_start(&self, registry: &Registry) -> Infallible {
+    /// Shows a start that takes longer than the host waits, and a start that waits for a login of the user. `lists` is true while the
+    /// connected server lists its items. Never returns.
+    async fn show_start(&self, registry: &Registry, lists: &AtomicBool) -> Infallible {
         let limit = self.options.start_limit.unwrap_or(registry.settings.start_limit);
         let user = self.connector.authorization().map(|clocks| clocks.user);
         let mut slow = pin!(sleep(limit));
@@ -176,7 +182,9 @@ impl Slot {
                 (link.state, link.reason) = match (asks_user, is_slow) {
                     (true, _) => (ServerState::NeedsLogin, Some("the user must log in".to_owned())),
                     (false, true) => {
-                        (ServerState::Waiting, Some(format!("the server has not answered for {}", Rounded(limit))))
+                        let lists = lists.load(Ordering::Relaxed);
+                        let missing = if lists { "sent its lists" } else { "answered" };
+                        (ServerState::Waiting, Some(format!("the server has not {missing} for {}", Rounded(limit))))
                     }
                     (false, false) => (ServerState::Starting, None),
                 };
@@ -214,12 +222,14 @@ impl Slot {
     }
 
     /// Opens a connection, subscribes to changes, and then reads the lists. No change is missed in between. `connected` receives
-    /// the client as soon as it is connected.
+    /// the client as soon as it is connected, and `lists` is true then.
     async fn open(
         &self,
         registry: &Arc<Registry>,
         connected: &mut Option<Client>,
+        lists: &AtomicBool,
     ) -> Result<(Client, Option<Changes>), Error> {
+        let began = Instant::now();
         self.change(registry, |link| {
             (link.state, link.reason, link.error, link.next_attempt) = (ServerState::Starting, None, None, None);
             link.token_fault = None;
@@ -227,6 +237,7 @@ impl Slot {
         let connector: Arc<dyn Connect> = self.connector.clone();
         let client = self.builder(registry).connect(connector).await?;
         *connected = Some(client.clone());
+        lists.store(true, Ordering::Relaxed);
         #[cfg(feature = "gateway")]
         self.sessions.reconnected();
         if let Role::Calls(_) = self.role {
@@ -235,8 +246,16 @@ impl Slot {
             return Ok((client, changes));
         }
         let changes = Changes::open(&client, registry.settings.lists).await;
-        let is_complete = self.read_lists(registry, &client).await;
+        let limit = self.first_list_limit(began, registry.settings.list_limit);
+        let is_complete = self.read_lists(registry, &client, limit).await;
         Ok((client, Some(changes.after_reading(is_complete))))
+    }
+
+    /// Returns the time limit of the first reading of the lists, which belongs to the start. A server that needed longer than the host
+    /// waits for it joins with all its items.
+    fn first_list_limit(&self, began: Instant, of_lists: Duration) -> Duration {
+        let rest = self.options.start_limit.and_then(|limit| limit.checked_sub(began.elapsed()));
+        rest.map_or(of_lists, |rest| rest.clamp(SHORTEST_LIST.min(of_lists), of_lists))
     }
 
     /// Returns the changes of lists that a connection for callers reports. A server of the stateless revision reports them to the

@@ -7,7 +7,7 @@ use mcp_client::Reconnect;
 use mcp_protocol::ProtocolVersion;
 use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::common::{TEST_TIMEOUT, names, page, scripted, text, until_state, until_tools, without_tools};
 
@@ -100,7 +100,7 @@ async fn a_server_that_rejects_the_subscription_is_asked_again() {
         .on("subscriptions/listen", Reply::silence())
         .on("subscriptions/listen", Reply::error(-32603, "busy"));
     let _host = builder().server("s", upstream.clone()).start().await.unwrap();
-    let since = tokio::time::Instant::now();
+    let since = Instant::now();
     let count = || upstream.seen_of("subscriptions/listen").len();
     for (seconds, expected) in [(20, 1), (31, 2), (33, 3), (37, 4)] {
         tokio::time::sleep_until(since + Duration::from_secs(seconds) + Duration::from_millis(500)).await;
@@ -108,4 +108,30 @@ async fn a_server_that_rejects_the_subscription_is_asked_again() {
     }
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert!((15..30).contains(&count()), "{}", count());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_reading_of_the_lists_belongs_to_the_start() {
+    let seconds = Duration::from_secs;
+    for (options, reason, expected) in [
+        (ServerOptions::new().start_limit(seconds(3)), "the server has not sent its lists for 3s", 3..=4),
+        (ServerOptions::new(), "the server has not sent its lists for 300ms", 10..=11),
+    ] {
+        let upstream = without_tools().on("tools/list", Reply::silence()).on("tools/list", page(&["t"], None));
+        let began = Instant::now();
+        let host = builder().list_limit(seconds(10)).start().await.unwrap();
+        let mut events = host.status_events();
+        host.add("s", Arc::new(upstream), options).unwrap();
+        let mut reasons = Vec::new();
+        while host.status("s").unwrap().state != ServerState::Degraded {
+            let status = timeout(TEST_TIMEOUT, events.next()).await.unwrap().unwrap();
+            reasons.extend(status.reason.filter(|_| status.state == ServerState::Waiting));
+        }
+        assert!(expected.contains(&began.elapsed().as_secs()), "{expected:?} {:?}", began.elapsed());
+        assert!(reasons.is_empty() || reasons == [reason], "{reasons:?}");
+        let degraded = host.status("s").unwrap();
+        assert!(degraded.reason.unwrap().contains("did not send the whole list in time"));
+        // The host reads the list again.
+        until_tools(&host, &["s:t"]).await;
+    }
 }

@@ -233,7 +233,7 @@ fn for_command(mut server: ServerDefinition, options: &Options) -> ServerDefinit
     server.idle_stop = None;
     if options.timeout.is_some() {
         // The option replaces the limits of the file.
-        server.call_timeout = None;
+        (server.call_timeout, server.start_timeout) = (None, None);
         server.tool_timeouts.clear();
     }
     server
