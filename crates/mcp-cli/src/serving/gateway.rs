@@ -47,7 +47,7 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
     let served = async {
         let mut renewable = Renewable::new(options);
         let start = async {
-            let failures = host::ready(&host, &servers, &of_servers, &mut renewable).await?;
+            let failures = host::ready(&host, &servers, &of_servers, gateway.strict, &mut renewable).await?;
             let unusable = Unusable::new(&servers, &faults, &failures);
             let name = title(&unusable, &host.statuses());
             let (server, config) = server(&host, unusable, &renewable, auth, shared, gateway)?;

@@ -79,7 +79,7 @@ pub(super) async fn start(
     Ok((builder.start().await.map_err(invalid)?, audit))
 }
 
-/// Starts the servers, and waits until each of them is ready or has failed, or the time limit ends. Returns the failures of the servers
+/// Starts the servers, and waits until each of them is ready or has failed. If the gateway is not strict, the wait has a limit. Returns the failures of the servers
 /// with a definition that `mcp` cannot use.
 ///
 /// # Errors
@@ -93,12 +93,12 @@ pub(super) async fn ready(
     renewable: &mut Renewable,
 ) -> Result<HashMap<String, Failure>, Failure> {
     let mut connectors = servers::Connectors::of(servers, options, false).await;
+    is_strict: bool,
     let mut unusable = at_entries(servers, std::mem::take(&mut connectors.unusable));
     check_entries(servers, &mut unusable)?;
     let wrap = |server: &_, connector| renewable.wrap(server, connector);
     unusable.extend(at_entries(servers, connectors.add_to(host, wrap)));
-    // Servers that need longer join later.
-    let _ = timeout(START_WAIT, servers::settle(host)).await;
+    until_settled(host, is_strict).await;
     let (mut fatal, mut failures) = (None, Vec::new());
     for server in servers {
         let name = &server.name;
@@ -128,6 +128,16 @@ pub(super) async fn ready(
 /// Adds the place of its entry to each failure.
 fn at_entries(servers: &[ServerDefinition], failures: HashMap<String, Failure>) -> HashMap<String, Failure> {
     let origin = |name: &String| servers.iter().find(|server| server.name == *name)?.origin.as_ref();
+/// Waits until the start of each server has an outcome. If the gateway is not strict, servers that need longer join later.
+async fn until_settled(host: &Host, is_strict: bool) {
+    if is_strict {
+        // A later server must not take the names of a server that still starts. The time limits of the starts bound the wait.
+        servers::settle(host).await;
+    } else {
+        let _ = timeout(START_WAIT, servers::settle(host)).await;
+    }
+}
+
     let located = failures.into_iter().map(|(name, failure)| match origin(&name) {
         Some(origin) => (name, failure.within(&origin.to_string())),
         None => (name, failure),
@@ -280,9 +290,41 @@ mod tests {
     #[test]
     fn a_single_tool_has_the_singular() {
         for (tools, expected) in [(0, "0 tools"), (1, "1 tool"), (2, "2 tools")] {
+    use tokio::time::Instant;
             assert_eq!(ready_text("s", tools), format!("mcp: the server `s` is ready: {expected}"));
         }
     }
+    /// The time after which the start of a slow server fails.
+    const SLOW: Duration = Duration::from_secs(100);
+
+    /// A server whose start fails late.
+    struct Slow;
+
+    impl Connect for Slow {
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+            Box::pin(async {
+                sleep(SLOW).await;
+                Err(TransportError::unreachable("the port is closed"))
+            })
+        }
+
+        fn describe(&self) -> String {
+            "a slow server".to_owned()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_strict_gateway_waits_for_a_slow_server() {
+        for (is_strict, expected) in [(true, SLOW), (false, START_WAIT)] {
+            let host = Host::builder("host", "1").reconnect(Reconnect::never()).start().await.unwrap();
+            host.add("s", Arc::new(Slow), ServerOptions::new()).unwrap();
+            let began = Instant::now();
+            until_settled(&host, is_strict).await;
+            assert_eq!(began.elapsed().as_secs(), expected.as_secs(), "{is_strict}");
+            host.shutdown().await;
+        }
+    }
+
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_server_has_another_attempt_if_its_start_is_not_seen() {
