@@ -31,6 +31,8 @@ pub(super) struct Auth {
     max_failures_per_minute: Option<u32>,
     required_scopes: Vec<String>,
     operators: Vec<Glob>,
+    /// The operators that no provider can authenticate, with their places.
+    unused: Vec<(usize, String)>,
 }
 
 /// The fault of a file: its place, and the remedy.
@@ -47,8 +49,13 @@ impl Fault {
     }
 
     fn in_file(self, path: &Path) -> Failure {
-        let place = if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) };
-        Failure::usage(line(&format!("{}: {place}{}", path.display(), self.text)))
+        let Self { place, text } = self;
+        let path = path.display();
+        Failure::usage(line(&match place.starts_with(|c: char| c.is_ascii_digit()) {
+            true => format!("{path}:{place}: {text}"),
+            false if place.is_empty() => format!("{path}: {text}"),
+            false => format!("{path}: {place}: {text}"),
+        }))
     }
 }
 
@@ -65,11 +72,12 @@ impl Auth {
         check(&file)?;
         let directory = path.parent().unwrap_or(Path::new("."));
         let chain = providers::chain(&file, directory, keeps_tokens)?;
-        let mut operators = Vec::new();
+        let mut operators: Vec<Glob> = Vec::new();
         for pattern in &file.operators {
             let invalid = |error| Fault::new("operators", format!("the pattern `{pattern}` is invalid: {error}"));
             operators.push(pattern.parse().map_err(invalid)?);
         }
+        let unused = unused_operators(&file, &operators);
         let metadata = ProtectedResourceMetadata::default().with_scopes(&file.scopes_supported);
         Ok(Self {
             path: path.to_owned(),
@@ -81,7 +89,19 @@ impl Auth {
             max_failures_per_minute: file.max_failures_per_minute,
             required_scopes: file.required_scopes,
             operators,
+            unused,
         })
+    }
+
+    /// Returns a warning for each operator that no provider of the file can authenticate.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let file = self.path.display();
+        let warning = |(at, pattern): &(usize, String)| {
+            line(&format!(
+                "{file}: operators[{at}]: no caller of the file has the name `{pattern}`, so it has no effect"
+            ))
+        };
+        self.unused.iter().map(warning).collect()
     }
 
     /// Returns whether the file has the URL at which clients reach the gateway.
@@ -141,6 +161,14 @@ fn check(file: &AuthFile) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// Returns the operators that no provider can authenticate, with their places. An identity provider can have further callers.
+fn unused_operators(file: &AuthFile, operators: &[Glob]) -> Vec<(usize, String)> {
+    let Some(callers) = providers::identities(file) else { return Vec::new() };
+    let all = file.operators.iter().zip(operators).enumerate();
+    let unused = all.filter(|(_, (_, pattern))| !callers.iter().any(|caller| pattern.matches(caller)));
+    unused.map(|(at, (text, _))| (at, text.clone())).collect()
 }
 
 /// Whether a text can be a scope of a token (RFC 6749, section 3.3).

@@ -121,6 +121,7 @@ async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, F
             check_public_url(auth, &listener).await?;
             if options.policy.is_empty() {
                 warn("without --policy, a gateway with --auth denies each call: write rules, or `default = \"allow\"`");
+            auth.warnings().iter().for_each(|text| warn(text));
             }
         }
     }

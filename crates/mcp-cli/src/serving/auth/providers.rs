@@ -3,16 +3,30 @@
 use std::path::Path;
 
 use mcp_fetch::Fetch;
-use mcp_protocol::Principal;
+use mcp_protocol::{Principal, auth::Secret};
 use mcp_server::auth::{ApiKeys, Basic, BearerTokens, Chain, ConfigError, GitHub, Introspection, Jwt};
 
 use super::{
     Fault,
     file::{self, AuthFile, IntrospectionTable, JwtTable},
+    secret::SecretSource,
 };
 
 /// The realm of passwords, which programs show to the user.
 const REALM: &str = "mcp gateway";
+
+/// The shortest token or key of a caller, in bytes.
+const SHORTEST: usize = 8;
+
+/// Returns the names of the callers of a file. `None`: a provider gets them from another service.
+pub(super) fn identities(file: &AuthFile) -> Option<Vec<&str>> {
+    if !(file.jwt.is_empty() && file.introspection.is_empty() && file.github.is_empty()) {
+        return None;
+    }
+    let keys = file.api_key.iter().map(|table| &*table.principal);
+    let users = file.basic.iter().map(|table| table.principal.as_deref().unwrap_or(&table.user));
+    Some(keys.chain(users).chain(file.fixed.iter().map(|table| &*table.principal)).collect())
+}
 
 /// Returns the providers of the file as one authenticator.
 ///
@@ -27,8 +41,9 @@ pub(super) fn chain(file: &AuthFile, directory: &Path, keeps_tokens: bool) -> Re
         let mut tokens = BearerTokens::new();
         for (at, table) in file.fixed.iter().enumerate() {
             let place = format!("static[{at}].token");
-            let token = table.token.read(directory, &place)?;
-            tokens = at_place(&place, tokens.token(token.expose(), principal(&table.principal, &table.scopes)))?;
+            let token = credential(&table.token, directory, &place)?;
+            let caller = principal(&table.principal, &table.scopes, &format!("static[{at}].principal"))?;
+            tokens = at_place(&place, tokens.token(token.expose(), caller))?;
         }
         (chain, is_empty) = (chain.with(tokens), false);
     }
@@ -37,7 +52,9 @@ pub(super) fn chain(file: &AuthFile, directory: &Path, keeps_tokens: bool) -> Re
         for (at, table) in file.basic.iter().enumerate() {
             let digest = table.digest.read(directory, &format!("basic[{at}].digest"))?;
             let name = table.principal.as_ref().unwrap_or(&table.user);
-            let added = basic.user(&table.user, digest.expose(), principal(name, &table.scopes));
+            let member = if table.principal.is_some() { "principal" } else { "user" };
+            let caller = principal(name, &table.scopes, &format!("basic[{at}].{member}"))?;
+            let added = basic.user(&table.user, digest.expose(), caller);
             basic = at_place(&format!("basic[{at}]"), added)?;
         }
         (chain, is_empty) = (chain.with(basic), false);
@@ -78,11 +95,11 @@ fn api_keys(file: &AuthFile, directory: &Path) -> Result<Option<ApiKeys>, Fault>
         keys = at_place(place, keys.pepper(pepper.read(directory, place)?.expose().as_bytes()))?;
     }
     for (at, table) in file.api_key.iter().enumerate() {
-        let caller = principal(&table.principal, &table.scopes);
+        let caller = principal(&table.principal, &table.scopes, &format!("api_key[{at}].principal"))?;
         keys = match (&table.key, &table.hash) {
             (Some(key), None) => {
                 let place = format!("api_key[{at}].key");
-                at_place(&place, keys.key(key.read(directory, &place)?.expose(), caller))?
+                at_place(&place, keys.key(credential(key, directory, &place)?.expose(), caller))?
             }
             (None, Some(hash)) => at_place(&format!("api_key[{at}].hash"), keys.hashed_key(hash, caller))?,
             _ => return Err(Fault::new(format!("api_key[{at}]"), "a key has either `key` or `hash`")),
@@ -171,8 +188,21 @@ impl Requests<'_> {
     }
 }
 
-fn principal(name: &str, scopes: &[String]) -> Principal {
-    Principal::new(name).with_scopes(scopes)
+fn principal(name: &str, scopes: &[String], place: &str) -> Result<Principal, Fault> {
+    if name.trim().is_empty() {
+        return Err(Fault::new(place, "the name of the principal is empty: write the name of the caller"));
+    }
+    Ok(Principal::new(name).with_scopes(scopes))
+}
+
+/// Reads a secret that alone authenticates a caller. A short one could be guessed.
+fn credential(source: &SecretSource, directory: &Path, place: &str) -> Result<Secret, Fault> {
+    let secret = source.read(directory, place)?;
+    if secret.expose().len() < SHORTEST {
+        let text = format!("the secret has less than {SHORTEST} bytes: use the output of `openssl rand -hex 32`");
+        return Err(Fault::new(place, text));
+    }
+    Ok(secret)
 }
 
 fn at_place<T>(place: &str, result: Result<T, ConfigError>) -> Result<T, Fault> {

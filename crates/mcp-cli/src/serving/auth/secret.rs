@@ -1,9 +1,15 @@
 //! Secrets of the file: the file names an environment variable or another file, and never contains the secret.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use mcp_protocol::auth::Secret;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+};
 
 use super::{Fault, file::read_text};
 
@@ -17,15 +23,61 @@ pub(super) enum SecretSource {
 }
 
 impl<'de> Deserialize<'de> for SecretSource {
-    /// The errors do not contain the value, because it may be the secret.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = toml::Value::deserialize(deserializer).map_err(|_| D::Error::custom(FORMS))?;
-        let toml::Value::Table(table) = value else { return Err(D::Error::custom(FORMS)) };
+        deserializer.deserialize_any(Forms)
+    }
+}
+
+/// Reads the forms of a secret. The errors do not contain the value, because it may be the secret.
+struct Forms;
+
+impl<'de> Visitor<'de> for Forms {
+    type Value = SecretSource;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the place of a secret")
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<SecretSource, E> {
+        Err(E::custom(FORMS))
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<SecretSource, E> {
+        Err(E::custom(FORMS))
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<SecretSource, E> {
+        Err(E::custom(FORMS))
+    }
+
+    fn visit_i128<E: de::Error>(self, _: i128) -> Result<SecretSource, E> {
+        Err(E::custom(FORMS))
+    }
+
+    fn visit_u128<E: de::Error>(self, _: u128) -> Result<SecretSource, E> {
+        Err(E::custom(FORMS))
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<SecretSource, E> {
+        Err(E::custom(FORMS))
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<SecretSource, E> {
+        Err(E::custom(FORMS))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<SecretSource, A::Error> {
+        Err(de::Error::custom(FORMS))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SecretSource, A::Error> {
+        let invalid = || <A::Error as de::Error>::custom(FORMS);
+        let table = toml::Table::deserialize(MapAccessDeserializer::new(map)).map_err(|_| invalid())?;
         let mut members = table.into_iter();
         match (members.next(), members.next()) {
-            (Some((key, toml::Value::String(name))), None) if key == "env" => Ok(Self::Variable(name)),
-            (Some((key, toml::Value::String(path))), None) if key == "file" => Ok(Self::File(path.into())),
-            _ => Err(D::Error::custom(FORMS)),
+            (Some((key, toml::Value::String(name))), None) if key == "env" => Ok(SecretSource::Variable(name)),
+            (Some((key, toml::Value::String(path))), None) if key == "file" => Ok(SecretSource::File(path.into())),
+            _ => Err(invalid()),
         }
     }
 }

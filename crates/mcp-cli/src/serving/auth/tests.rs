@@ -108,9 +108,11 @@ fn an_error_names_the_place_and_the_remedy() {
     let directory = Directory::new("faults");
     directory.write("empty", "\n");
     directory.write("short", "short");
+    directory.write("three", "abc");
+    directory.write("token", "token-of-build");
     for (text, expected) in [
         ("", "auth.toml: the file has no provider: add `[[jwt]]`"),
-        ("[[jwt]]\nisuer = \"x\"\n", "auth.toml: 2:1: unknown field `isuer`"),
+        ("[[jwt]]\nisuer = \"x\"\n", "auth.toml:2:1: unknown field `isuer`"),
         ("[[jwt]]\n", "missing field `issuer`"),
         ("[[jwt]]\nissuer = \"http://idp.example\"\n", "auth.toml: jwt[0]: "),
         ("[[jwt]]\nissuer = \"https://a.example\"\njwks = \"x\"\n", "auth.toml: jwt[0].jwks: "),
@@ -131,6 +133,24 @@ fn an_error_names_the_place_and_the_remedy() {
         ("[[api_key]]\nprincipal = \"ci\"\nkey = { file = \"none\" }\n", "the file cannot be read: No such file"),
         ("[[api_key]]\nprincipal = \"ci\"\nkey = { file = \"empty\" }\n", "the file empty is empty"),
         ("[[basic]]\nuser = \"ann\"\ndigest = { file = \"short\" }\n", "auth.toml: basic[0]: "),
+        ("[[github]]\nclient_id = \"a\"\n", "missing field `client_secret`"),
+        ("[[basic]]\nuser = \"ann\"\n", "missing field `digest`"),
+        (
+            "[[static]]\nprincipal = \"\"\ntoken = { file = \"token\" }\n",
+            "static[0].principal: the name of the principal is empty",
+        ),
+        (
+            "[[api_key]]\nprincipal = \" \"\nkey = { file = \"token\" }\n",
+            "api_key[0].principal: the name of the principal is empty",
+        ),
+        (
+            "[[static]]\nprincipal = \"a\"\ntoken = { file = \"three\" }\n",
+            "static[0].token: the secret has less than 8 bytes",
+        ),
+        (
+            "[[api_key]]\nprincipal = \"a\"\nkey = { file = \"three\" }\n",
+            "api_key[0].key: the secret has less than 8 bytes",
+        ),
         ("[[static]]\nprincipal = \"a\"\ntoken = { path = \"x\" }\n", "3:9: a secret is `{ env = \"NAME\" }`"),
         ("operators = [\"\"]\n[[jwt]]\nissuer = \"https://a.example\"\n", "operators: the pattern `` is invalid"),
         (
@@ -141,13 +161,33 @@ fn an_error_names_the_place_and_the_remedy() {
             "[[introspection]]\nissuer = \"x\"\nclient_id = \"a\"\nclient_secret = { file = \"short\" }\n",
             "auth.toml: introspection[0]: ",
         ),
-        ("[[jwt]\n", "auth.toml: 1:"),
+        ("[[jwt]\n", "auth.toml:1:"),
     ] {
         let error = directory.load(text).err().unwrap_or_else(|| panic!("{text} is valid"));
         assert!(error.contains(expected), "{text}\n{error}");
     }
     let error = Auth::load(&directory.0.join("none.toml"), false).err().unwrap().to_string();
     assert!(error.contains("none.toml: the file cannot be read: No such file"), "{error}");
+}
+
+#[test]
+fn an_operator_that_no_provider_can_authenticate_is_a_warning() {
+    let directory = Directory::new("operators");
+    directory.write("token", "token-of-ops");
+    let token = "[[static]]\nprincipal = \"ops\"\ntoken = { file = \"token\" }\n";
+    let jwt = "[[jwt]]\nissuer = \"https://a.example\"\n";
+    for (text, expected) in [
+        (format!("operators = [\"ops\"]\n{token}"), &[][..]),
+        (
+            format!("operators = [\"ops\", \"root\"]\n{token}"),
+            &["operators[1]: no caller of the file has the name `root`"],
+        ),
+        (format!("operators = [\"root\"]\n{token}{jwt}"), &[]),
+    ] {
+        let warnings = directory.load(&text).unwrap().warnings();
+        assert_eq!(warnings.len(), expected.len(), "{text}: {warnings:?}");
+        assert!(warnings.iter().zip(expected).all(|(warning, part)| warning.contains(part)), "{warnings:?}");
+    }
 }
 
 #[test]
