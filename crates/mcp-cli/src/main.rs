@@ -9,6 +9,7 @@ mod configuration;
 mod connection;
 mod elicit;
 mod failure;
+mod files;
 mod input;
 mod keyboard;
 mod line_file;

@@ -233,7 +233,7 @@ fn refuses_an_open_address_without_authentication() {
         (&["--host", "no such host"], "the address `no such host` is not usable"),
         (&["--auth", "/no/such/file"], "/no/such/file: the file cannot be read"),
         (&["--policy", "/no/such/file"], "/no/such/file: the file cannot be read"),
-        (&["--audit", "/no/such/file"], "/no/such/file: the file cannot be opened"),
+        (&["--audit", "/no/such/file"], "--audit: there is no directory /no/such: create it"),
         (&["--state-keys", "/no/such/file"], "/no/such/file: the file cannot be read"),
         (&["--redis", "redis://127.0.0.1"], "--state-keys <FILE>"),
     ] {

@@ -64,8 +64,8 @@ fn a_fault_of_a_required_entry_and_of_the_keys_is_found_before_a_server_starts()
     let unbound = |required: bool| json!({ "url": "https://team.example/mcp", "oauth": oauth, "x-mcp": { "required": required } });
     for (unbound, arguments, expected) in [
         (unbound(true), &[][..], "servers.json: $.mcpServers.unbound: "),
-        (unbound(false), &["--state-keys", &keys], "keys: line 1: a key is 64 hexadecimal digits"),
-        (unbound(false), &["--state-keys", &keys, "--redis", "http://x"], "keys: line 1: "),
+        (unbound(false), &["--state-keys", &keys], "keys:1: a key is 64 hexadecimal digits"),
+        (unbound(false), &["--state-keys", &keys, "--redis", "http://x"], "keys:1: "),
     ] {
         let servers = json!({ "one": witness(&project), "unbound": unbound });
         let output = gateway(&project, &servers, &[&["--port", "0"], arguments].concat()).bounded_output();
@@ -265,4 +265,32 @@ fn a_gateway_does_not_start_itself_over_stdio() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(stderr.contains("has started this gateway with the same file"), "{stderr}");
+}
+
+#[test]
+fn two_options_with_one_file_and_a_missing_directory_are_refused_before_a_file_changes() {
+    let project = Project::new("gateway-files");
+    let servers = json!({ "one": witness(&project) });
+    let at = |name: &str| project.root.join(name).display().to_string();
+    let (config, policy) = (at("servers.json"), at("policy.toml"));
+    fs::write(&policy, "default = \"allow\"\n").unwrap();
+    let (new, pins, audit) = (at("new"), at("nope/pins.json"), at("nope/audit.jsonl"));
+    let own = format!("{}/./servers.json", project.root.display());
+    for (arguments, expected) in [
+        (vec!["--audit", &config], "--audit and --config name the same file"),
+        (vec!["--audit", &own], "--audit and --config name the same file"),
+        (vec!["--spans", &policy, "--policy", &policy], "--spans and --policy name the same file"),
+        (vec!["--pins", &config], "--pins and --config name the same file"),
+        (vec!["--audit", &new, "--spans", &new], "--audit and --spans name the same file"),
+        (vec!["--pins", &pins], "--pins: there is no directory"),
+        (vec!["--audit", &audit], "--audit: there is no directory"),
+    ] {
+        let output = gateway(&project, &servers, &[&["--port", "0"], &arguments[..]].concat()).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
+        assert!(!project.root.join("started").exists(), "{arguments:?}: a server started");
+        assert!(!project.root.join("nope").exists() && !project.root.join("new").exists(), "{arguments:?}");
+        assert!(fs::read_to_string(&config).unwrap().starts_with('{'), "{arguments:?}");
+    }
 }

@@ -18,6 +18,7 @@ use crate::{
     args::Options,
     connection::{self, ClientSettings, ConnectorOfCaller, NAME, VERSION},
     failure::Failure,
+    files::check_directory,
     logs,
     opened::Opened,
     screen::warn,
@@ -62,6 +63,9 @@ impl Fleet {
     ) -> Result<Self, Failure> {
         let options = settings.options.clone();
         check_options(&servers, &options)?;
+        if let Some(file) = &options.pins {
+            check_directory("--pins", file)?;
+        }
         let servers: Vec<ServerDefinition> = servers.into_iter().map(|server| for_command(server, &options)).collect();
         let approver = settings.approver();
         let definitions: HashMap<String, ServerDefinition> =

@@ -3,6 +3,7 @@
 mod audit;
 mod chain;
 mod ending;
+mod files;
 mod host;
 mod keys;
 mod logins;
@@ -110,6 +111,7 @@ impl SharedState {
 
 /// Reads the files of a gateway, and starts its host.
 async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, Failure> {
+    files::check(gateway, options)?;
     let (servers, faults) = servers::configured(options)?;
     let exchanging: Vec<&str> =
         servers.iter().filter(|server| exchanges_tokens(server)).map(|server| &*server.name).collect();
@@ -119,9 +121,9 @@ async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, F
         None => listener = only_loopback(listener).await?,
         Some(auth) => {
             check_public_url(auth, &listener).await?;
+            auth.warnings().iter().for_each(|text| warn(text));
             if options.policy.is_empty() {
                 warn("without --policy, a gateway with --auth denies each call: write rules, or `default = \"allow\"`");
-            auth.warnings().iter().for_each(|text| warn(text));
             }
         }
     }
