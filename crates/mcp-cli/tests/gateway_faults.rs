@@ -9,7 +9,7 @@ use super::{
     configuration::Project,
     fixture,
     gateway::{gateway, get},
-    process::{BoundedOutput as _, TIMEOUT},
+    process::{BoundedOutput as _, TIMEOUT, signal, wait},
     serve::Serving,
     text,
 };
@@ -293,4 +293,19 @@ fn two_options_with_one_file_and_a_missing_directory_are_refused_before_a_file_c
         assert!(!project.root.join("nope").exists() && !project.root.join("new").exists(), "{arguments:?}");
         assert!(fs::read_to_string(&config).unwrap().starts_with('{'), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_part_of_an_entry_without_an_effect_is_a_warning_at_the_start() {
+    let project = Project::new("gateway-notes");
+    let servers = json!({ "one": { "command": fixture(), "arg": [], "x-mcp": { "denyTools": ["[a"] } } });
+    let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    if signal(&mut serving.child, "TERM") {
+        wait(&mut serving.child);
+    }
+    let lines = std::mem::take(&mut serving.earlier).into_iter().chain(serving.stderr.by_ref());
+    let warnings: Vec<String> = lines.filter(|line| line.contains("warning")).collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].contains("$.mcpServers.one.arg: ") && warnings[0].contains("(unknown-member)"), "{warnings:?}");
+    assert!(warnings[1].contains("the entry of the server `one`: ") && warnings[1].contains("[a"), "{warnings:?}");
 }

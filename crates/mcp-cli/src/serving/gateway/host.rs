@@ -1,6 +1,9 @@
 //! The host behind a gateway: its start, its events, and the attempts to start failed servers again.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use mcp_agent::{
     Host, ServerState, ServerStatus,
@@ -90,10 +93,10 @@ pub(super) async fn ready(
     host: &Host,
     servers: &[ServerDefinition],
     options: &Options,
+    is_strict: bool,
     renewable: &mut Renewable,
 ) -> Result<HashMap<String, Failure>, Failure> {
     let mut connectors = servers::Connectors::of(servers, options, false).await;
-    is_strict: bool,
     let mut unusable = at_entries(servers, std::mem::take(&mut connectors.unusable));
     check_entries(servers, &mut unusable)?;
     let wrap = |server: &_, connector| renewable.wrap(server, connector);
@@ -125,9 +128,6 @@ pub(super) async fn ready(
     fatal.map_or(Ok(unusable), Err)
 }
 
-/// Adds the place of its entry to each failure.
-fn at_entries(servers: &[ServerDefinition], failures: HashMap<String, Failure>) -> HashMap<String, Failure> {
-    let origin = |name: &String| servers.iter().find(|server| server.name == *name)?.origin.as_ref();
 /// Waits until the start of each server has an outcome. If the gateway is not strict, servers that need longer join later.
 async fn until_settled(host: &Host, is_strict: bool) {
     if is_strict {
@@ -138,6 +138,9 @@ async fn until_settled(host: &Host, is_strict: bool) {
     }
 }
 
+/// Adds the place of its entry to each failure.
+fn at_entries(servers: &[ServerDefinition], failures: HashMap<String, Failure>) -> HashMap<String, Failure> {
+    let origin = |name: &String| servers.iter().find(|server| server.name == *name)?.origin.as_ref();
     let located = failures.into_iter().map(|(name, failure)| match origin(&name) {
         Some(origin) => (name, failure.within(&origin.to_string())),
         None => (name, failure),
@@ -173,11 +176,13 @@ fn reason(host: &Host, status: &ServerStatus) -> String {
 
 /// Prints the changes of the states, and starts failed servers again, until the drop of the returned value.
 pub(super) fn watch(host: &Host, renewable: Renewable) -> AbortOnDropHandle<()> {
-    let mut watcher = Watcher { host: host.clone(), renewable, known: HashMap::new(), retries: HashMap::new() };
+    let (known, noted, retries) = (HashMap::new(), HashSet::new(), HashMap::new());
+    let mut watcher = Watcher { host: host.clone(), renewable, known, noted, retries };
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut events = watcher.host.status_events();
         for status in watcher.host.statuses() {
             watcher.follow(&status);
+            watcher.note(&status);
             watcher.known.insert(status.name.to_string(), status.state);
         }
         while let Some(status) = events.next().await {
@@ -191,6 +196,8 @@ struct Watcher {
     host: Host,
     renewable: Renewable,
     known: HashMap<String, ServerState>,
+    /// The servers whose notes are printed.
+    noted: HashSet<String>,
     retries: HashMap<String, Retry>,
 }
 
@@ -206,11 +213,24 @@ impl Watcher {
         let is_new = self.known.insert(status.name.to_string(), status.state) != Some(status.state);
         if is_new {
             print(&self.host, &self.renewable, status);
+            self.note(status);
         }
         // A slow reader of the events misses the states between two equal ones.
         let has_tried = || self.retries.get(&*status.name).is_some_and(|retry| retry.waiting.is_finished());
         if is_new || has_tried() {
             self.follow(status);
+        }
+    }
+
+    /// Prints the parts of the entry of a server without an effect, such as a pattern that matches no tool, after its first start.
+    fn note(&mut self, status: &ServerStatus) {
+        let has_started = matches!(status.state, ServerState::Ready | ServerState::Degraded);
+        if !has_started || !self.noted.insert(status.name.to_string()) {
+            return;
+        }
+        let reason = status.reason.as_deref().unwrap_or_default();
+        for text in status.diagnostics.iter().filter(|text| !reason.contains(&***text)) {
+            warn(&line(&format!("the entry of the server `{}`: {text}", status.name)));
         }
     }
 
@@ -270,30 +290,10 @@ mod tests {
     use mcp_agent::ServerOptions;
     use mcp_client::Reconnect;
     use mcp_transport::{BoxFuture, Connect, Transport, TransportError};
+    use tokio::time::Instant;
 
     use super::*;
 
-    /// A server that never starts. It counts the attempts.
-    struct Failing(Arc<AtomicUsize>);
-
-    impl Connect for Failing {
-        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
-            self.0.fetch_add(1, Ordering::SeqCst);
-            Box::pin(async { Err(TransportError::unreachable("the port is closed")) })
-        }
-
-        fn describe(&self) -> String {
-            "a failing server".to_owned()
-        }
-    }
-
-    #[test]
-    fn a_single_tool_has_the_singular() {
-        for (tools, expected) in [(0, "0 tools"), (1, "1 tool"), (2, "2 tools")] {
-    use tokio::time::Instant;
-            assert_eq!(ready_text("s", tools), format!("mcp: the server `s` is ready: {expected}"));
-        }
-    }
     /// The time after which the start of a slow server fails.
     const SLOW: Duration = Duration::from_secs(100);
 
@@ -325,6 +325,26 @@ mod tests {
         }
     }
 
+    /// A server that never starts. It counts the attempts.
+    struct Failing(Arc<AtomicUsize>);
+
+    impl Connect for Failing {
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { Err(TransportError::unreachable("the port is closed")) })
+        }
+
+        fn describe(&self) -> String {
+            "a failing server".to_owned()
+        }
+    }
+
+    #[test]
+    fn a_single_tool_has_the_singular() {
+        for (tools, expected) in [(0, "0 tools"), (1, "1 tool"), (2, "2 tools")] {
+            assert_eq!(ready_text("s", tools), format!("mcp: the server `s` is ready: {expected}"));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_server_has_another_attempt_if_its_start_is_not_seen() {
@@ -332,9 +352,9 @@ mod tests {
         let host = Host::builder("host", "1").reconnect(Reconnect::never()).start().await.unwrap();
         host.add("s", Arc::new(Failing(Arc::clone(&attempts))), ServerOptions::new()).unwrap();
         servers::settle(&host).await;
-        let (known, retries) = (HashMap::new(), HashMap::new());
+        let (known, noted, retries) = (HashMap::new(), HashSet::new(), HashMap::new());
         let renewable = Renewable::new(&Options::default());
-        let mut watcher = Watcher { host: host.clone(), renewable, known, retries };
+        let mut watcher = Watcher { host: host.clone(), renewable, known, noted, retries };
         // The watcher sees the failed state only. Columns: the seconds since the last state, and the attempts then.
         for (seconds, expected) in [(0, 1), (4, 1), (2, 2), (9, 2), (2, 3), (19, 3), (2, 4)] {
             sleep(Duration::from_secs(seconds)).await;
