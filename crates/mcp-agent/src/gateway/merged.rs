@@ -189,12 +189,22 @@ impl Merged {
 
     /// Returns the server whose template matches a URI.
     pub(super) fn server_by_template(&self, uri: &str) -> Option<Arc<str>> {
-        let matchers = self.matchers.get_or_init(|| {
+        let found = self.matchers().iter().find(|(_, template)| template.matches(uri).is_some());
+        found.map(|(server, _)| Arc::clone(server))
+    }
+
+    /// Whether a template of a server matches a URI at the server.
+    pub(super) fn has_template_for(&self, server: &str, uri: &str) -> bool {
+        let mut of_server = self.matchers().iter().filter(|(of, _)| **of == *server);
+        of_server.any(|(_, template)| template.matches(uri).is_some())
+    }
+
+    /// Returns the templates with their servers.
+    fn matchers(&self) -> &[(Arc<str>, UriTemplate)] {
+        self.matchers.get_or_init(|| {
             let parse = |item: &Arc<Item>| Some((Arc::clone(&item.server), UriTemplate::parse(&item.original).ok()?));
             self.templates.iter().filter_map(parse).collect()
-        });
-        let found = matchers.iter().find(|(_, template)| template.matches(uri).is_some());
-        found.map(|(server, _)| Arc::clone(server))
+        })
     }
 
     /// Returns the only server with resources.

@@ -84,6 +84,13 @@ pub(super) fn split_uri(uri: &str) -> Option<(String, Cow<'_, str>)> {
     Some((percent_decode_str(server).decode_utf8().ok()?.into_owned(), original))
 }
 
+/// Whether a URI of a server has a scheme (RFC 3986, section 3.1).
+pub(super) fn has_scheme(uri: &str) -> bool {
+    let Some((scheme, _)) = uri.split_once(':') else { return false };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}
+
 /// Writes the name of a server as the authority of a URI.
 fn encode(server: &str) -> Cow<'_, str> {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -109,6 +116,11 @@ mod tests {
             let (found, original) = split_uri(expected).unwrap();
             assert_eq!((found.as_str(), &*original), (server, uri));
             assert_eq!(Names::Raw.uri(server, uri), uri);
+        }
+        for (uri, expected) in
+            [("res://a", true), ("a+b-1.c:", true), ("/res://a", false), ("res%3A//a", false), ("1:a", false)]
+        {
+            assert_eq!(has_scheme(uri), expected, "{uri}");
         }
         for invalid in ["file:///a", "mcp://a", "ui:/a/b", "mcp://%C3/x", ""] {
             assert_eq!(split_uri(invalid), None, "{invalid}");

@@ -27,7 +27,7 @@ use super::{
     links::Owner,
     members::Members,
     merged::Items,
-    names::split_uri,
+    names::{has_scheme, split_uri},
     reach::{Reached, arguments},
     relay::Outgoing,
     rounds::RoundRecord,
@@ -304,7 +304,10 @@ impl Core {
             Names::Provider => {
                 let (server, original) = split_uri(uri)?;
                 let slot = self.host.shared().registry.slot(&server).filter(|slot| merged.serves(&slot.name))?;
-                Some((Arc::clone(&slot.name), original.into(), false))
+                // A policy compares texts, so another spelling of a denied URI must not reach the server.
+                let is_own = self.names.uri(&slot.name, &original) == uri;
+                let is_canonical = is_own && (has_scheme(&original) || merged.has_template_for(&slot.name, &original));
+                is_canonical.then(|| (Arc::clone(&slot.name), original.into(), false))
             }
             Names::Raw => {
                 if let Some(server) = merged.server_by_template(uri) {

@@ -12,10 +12,16 @@ use mcp_agent::{
 };
 use mcp_client::transport::BoxFuture;
 use mcp_protocol::{CacheScope, CompletionReference};
-use mcp_server::{CacheHint, prelude::*, prompt, resource, template, tool};
+use mcp_server::{
+    CacheHint,
+    prelude::*,
+    prompt, resource,
+    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage},
+    template, tool,
+};
 use serde_json::{json, value::RawValue};
 
-use crate::common::{REVISIONS, connect_as};
+use crate::common::{REVISIONS, complete, connect_as, page};
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -239,5 +245,51 @@ async fn arguments_that_the_policies_cannot_read_do_not_reach_the_server() {
             let error = call(invalid).await.unwrap_err();
             assert_eq!(error.rpc().unwrap().code.0, -32602, "{invalid} {error}");
         }
+    }
+}
+
+/// Answers a read of each URI.
+struct EachUri(Arc<Mutex<Vec<String>>>);
+
+impl Source for EachUri {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page((list == SourceList::ResourceTemplates).then_some(r#"{"name":"user","uriTemplate":"users/{id}"}"#))
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        Box::pin(std::future::ready(Err(RpcError::internal("the server has no tools"))))
+    }
+
+    fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        self.0.lock().unwrap().push(call.name().to_owned());
+        let result = json!({ "contents": [{ "uri": call.name(), "text": "read" }] });
+        complete(result.to_string(), call.context().version())
+    }
+}
+
+#[tokio::test]
+async fn another_spelling_of_a_denied_uri_does_not_reach_its_server() {
+    let read = Arc::<Mutex<Vec<String>>>::default();
+    let docs = Server::builder::<()>("docs", "1").source(EachUri(Arc::clone(&read))).build();
+    let policy = Policy::new().rule(Rule::new(Effect::Deny).resource("res://a".parse().unwrap()));
+    let host = Host::builder("gateway", "1").server("docs", &docs).policy(policy).start().await.unwrap();
+    for version in REVISIONS {
+        read.lock().unwrap().clear();
+        let server = Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
+        let client = connect_as(&server, "ada").await;
+        for (uri, is_read) in [
+            ("mcp://docs/res://a", false),
+            ("mcp://docs//res://a", false),
+            ("mcp://docs/res%3A//a", false),
+            ("mcp://d%6Fcs/res://a", false),
+            ("mcp://d%6Fcs/res://b", false),
+            ("mcp://docs/res://b", true),
+            ("mcp://docs/users/7", true),
+        ] {
+            let result = client.read_resource(uri).await;
+            assert_eq!(result.is_ok(), is_read, "{version} {uri}");
+            assert!(is_read || result.unwrap_err().is_resource_not_found(), "{version} {uri}");
+        }
+        assert_eq!(*read.lock().unwrap(), ["res://b", "users/7"], "{version}");
     }
 }
