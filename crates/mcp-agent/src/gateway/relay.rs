@@ -1,12 +1,16 @@
 //! One request to a server: its parameters, progress and metadata there, and its raw result back.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use mcp_client::{Client, CreatedTask, InputRequired, Round as UpstreamRound};
 use mcp_protocol::{
-    CacheScope, CallToolResult, ClientCapabilities, JsonObject, LoggingLevel, Meta, Method as _, ProtocolVersion,
-    RpcError, method,
+    CacheScope, CallToolResult, ClientCapabilities, JsonObject, LoggingLevel, MemberFinder, Meta, Method as _,
+    ProtocolVersion, RpcError, method,
 };
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use serde_json::value::RawValue;
@@ -211,8 +215,24 @@ pub(super) fn of_client(
             bytes = String::from(Box::<str>::from(renamed)).into();
         }
     }
-    let result = SourceResult::new(bytes, version);
+    let result = SourceResult::new(with_type(bytes, version), version);
     Ok(if is_error { result.failed() } else { result })
+}
+
+/// Returns a result with its type, which a server of 2026-07-28 can omit. A client of this revision receives the result unchanged.
+fn with_type(result: Bytes, version: ProtocolVersion) -> Bytes {
+    static TYPE: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("resultType"));
+    if !version.has_result_type() || result.starts_with(br#"{"resultType""#) {
+        return result;
+    }
+    let Ok(json) = std::str::from_utf8(&result) else { return result };
+    // A nested member can have the name too.
+    if TYPE.may_have(&result) && Members::read(json).map_or(true, |members| members.get("resultType").is_some()) {
+        return result;
+    }
+    let Some(members) = json.trim_start().strip_prefix('{') else { return result };
+    let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+    format!(r#"{{"resultType":"complete"{comma}{members}"#).into()
 }
 
 /// Returns a read that the cache of its caller alone may keep.

@@ -202,3 +202,34 @@ async fn cancelled_calls_are_cancelled_at_the_server() {
         assert_eq!(ended, Ok(Some(())), "{down} {up}");
     }
 }
+
+/// Answers each call with a result without its type.
+struct Untyped(&'static str);
+
+impl Source for Untyped {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page((list == SourceList::Tools).then_some(r#"{"name":"t","inputSchema":{"type":"object"}}"#))
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        complete(self.0, ProtocolVersion::LATEST)
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_its_type_receives_it() {
+    for (result, expected) in [
+        ("{}", r#"{"resultType":"complete"}"#),
+        (r#"{"content":[]}"#, r#"{"resultType":"complete","content":[]}"#),
+        (
+            r#"{"content":[],"structuredContent":{"resultType":1}}"#,
+            r#"{"resultType":"complete","content":[],"structuredContent":{"resultType":1}}"#,
+        ),
+        (r#"{"content":[],"resultType":"complete"}"#, r#"{"content":[],"resultType":"complete"}"#),
+    ] {
+        let server = Server::builder::<()>("s", "1").source(Untyped(result)).build();
+        let client = connect(gateway(&[("s", &server)]).await, ProtocolVersion::LATEST).await;
+        let called = timeout(SOON, client.call_tool("s__t", ()).raw_result().into_future()).await.unwrap().unwrap();
+        assert_eq!(std::str::from_utf8(called.bytes()).unwrap(), expected);
+    }
+}
