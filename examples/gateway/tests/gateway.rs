@@ -21,7 +21,7 @@ async fn call_through_the_gateway() {
     assert!(host.statuses().iter().all(|status| status.state == ServerState::Ready), "{:?}", host.statuses());
     let server = host.clone().into_server().unwrap().build();
     for (version, expected) in
-        [(ProtocolVersion::V2025_11_25, "1 notes are stored."), (ProtocolVersion::V2026_07_28, "2 notes are stored.")]
+        [(ProtocolVersion::V2025_11_25, "1 note is stored."), (ProtocolVersion::V2026_07_28, "2 notes are stored.")]
     {
         let client = Client::builder("test", "1").versions([version]).connect(&server).await.unwrap();
         let tools = client.list_tools().await.unwrap();

@@ -24,7 +24,10 @@ async fn add_note(State(notes): State<Notes>, Args(AddNote { text }): Args<AddNo
         return Err(ToolError::new(format!("the server has {MOST} notes already")));
     }
     notes.push(text);
-    Ok(format!("{} notes are stored.", notes.len()))
+    Ok(match notes.len() {
+        1 => "1 note is stored.".to_owned(),
+        count => format!("{count} notes are stored."),
+    })
 }
 
 async fn list_notes(State(notes): State<Notes>) -> String {
