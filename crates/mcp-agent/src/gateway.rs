@@ -18,6 +18,7 @@ mod merged;
 mod names;
 mod pages;
 mod parked;
+mod process;
 mod questions;
 mod reach;
 mod relay;

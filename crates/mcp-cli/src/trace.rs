@@ -71,6 +71,10 @@ impl Connect for TracedConnector {
     fn authorization(&self) -> Option<AuthorizationClocks> {
         self.inner.authorization()
     }
+
+    fn starts_process(&self) -> bool {
+        self.inner.starts_process()
+    }
 }
 
 impl fmt::Debug for TracedConnector {

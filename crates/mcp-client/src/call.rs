@@ -218,6 +218,14 @@ impl<T> Call<T> {
         self
     }
 
+    /// Sends the call on the connection with this number alone ([`Client::connection_number`](crate::Client::connection_number)).
+    /// After its end, the call fails as if the connection was lost.
+    #[doc(hidden)]
+    pub fn on_connection(mut self, number: u64) -> Self {
+        self.options.connection = Some(number);
+        self
+    }
+
     /// Cancels the call when a future completes, for example the cancellation of a token.
     ///
     /// ```

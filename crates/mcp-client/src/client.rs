@@ -209,6 +209,13 @@ impl Client {
         QuestionState { names_calls, has_asked, is_free }
     }
 
+    /// Returns the number of the open connection. No other connection of this program has the same number.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn connection_number(&self) -> Option<u64> {
+        self.core().connections.open_connection().map(|connection| connection.number)
+    }
+
     /// Waits until an input request has failed, because several calls can have caused it. Cancel safe.
     #[doc(hidden)]
     pub async fn question_failed(&self) {

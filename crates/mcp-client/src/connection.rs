@@ -21,7 +21,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Once, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -103,6 +103,8 @@ impl Agreement {
 
 /// One connection to the server.
 pub(crate) struct Connection {
+    /// No other connection of this program has this number.
+    pub(crate) number: u64,
     pub(crate) sender: Arc<dyn FrameSender>,
     pub(crate) pending: PendingRequests,
     /// Paused while the user answers the authorizer, or a request of the server that belongs to no call.
@@ -133,7 +135,9 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(sender: Arc<dyn FrameSender>, limits: &Limits, is_replacement: bool) -> Arc<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             sender,
             pending: PendingRequests::new(limits.pending),
             clock: PauseClock::new(),

@@ -123,6 +123,10 @@ impl<C: Connect> Connect for Connector<C> {
     fn identity(&self) -> String {
         self.inner.identity()
     }
+
+    fn starts_process(&self) -> bool {
+        self.inner.starts_process()
+    }
 }
 
 fn pause(schedule: &Schedule) -> BoxFuture<'static, ()> {

@@ -200,6 +200,10 @@ impl Connect for ChildProcess {
     fn identity(&self) -> String {
         format!("{:?} {:?} {:?} {:?}", self.program, self.args, self.directory, self.environment)
     }
+
+    fn starts_process(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Debug for ChildProcess {

@@ -290,6 +290,12 @@ pub trait Connect: Send + Sync + 'static {
     fn authorization(&self) -> Option<AuthorizationClocks> {
         None
     }
+
+    /// Whether each connection starts a process of its own, whose state no other connection reaches. A connector that wraps another
+    /// one returns the value of that one. Default: `false`.
+    fn starts_process(&self) -> bool {
+        false
+    }
 }
 
 /// Receives the next inbound frame of a transport; `None` after the end. Cancel safe.

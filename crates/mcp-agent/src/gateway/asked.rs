@@ -148,8 +148,8 @@ impl Core {
             Relayed::InputRequired { place, fingerprint, is_approved, required } => {
                 self.required(call, &place, &fingerprint, is_approved, &required)
             }
-            Relayed::Task { server, fingerprint, created, upstream } => {
-                self.created_task(call, (&server, fingerprint), &created, &upstream)
+            Relayed::Task { server, fingerprint, process, created, upstream } => {
+                self.created_task(call, (&server, fingerprint, process), &created, &upstream)
             }
         }
     }

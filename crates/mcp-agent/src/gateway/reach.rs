@@ -15,13 +15,14 @@ use super::{
     item::Item,
     members::Members,
     parked::Holder,
+    process::Process,
     views,
 };
 use crate::{
     CallError, CatalogTool, ServerState,
     catalog::without_server,
     policy::PolicyInput,
-    registry::{Asking, ConnectionKey, Lease, Slot},
+    registry::{Asking, ConnectionKey, Lease, Slot, Wanted},
 };
 
 /// The number of checks of a call whose tool changes meanwhile.
@@ -57,6 +58,11 @@ impl Reached {
             }
             None => fault::of_request(&self.server, name, error),
         }
+    }
+
+    /// Returns the process of a connection that sent a result; `None` if other connections reach the same tasks.
+    pub(super) fn process(&self, connection: u64) -> Option<Process> {
+        self.lease.has_process().then(|| Process::of(connection))
     }
 
     /// Keeps the connection for this time, because a task of the server needs it.
@@ -286,12 +292,25 @@ impl Core {
         self.reach(Some(call), &slot, downstream, limit, began).await
     }
 
-    /// Returns a connection that is open for a client. It opens none, and waits for no server.
-    pub(super) fn reach_open(&self, slot: &Arc<Slot>, downstream: &Downstream, limit: Duration) -> Option<Reached> {
+    /// Returns a connection that is open for a client, and the number of the next one. It opens none, and waits for no server.
+    pub(super) fn reach_open(
+        &self,
+        slot: &Arc<Slot>,
+        downstream: &Downstream,
+        wanted: Wanted,
+        limit: Option<Duration>,
+    ) -> Option<(Reached, Option<u64>)> {
         let registry = &self.host.shared().registry;
         let caller = downstream.caller_at(slot, slot.version()?.is_stateless());
-        let (lease, client) = slot.reach_open(registry, &caller)?;
-        Some(self.reached(slot, lease, client, Some(limit)))
+        let (lease, client, next) = slot.reach_open(registry, &caller, wanted)?;
+        Some((self.reached(slot, lease, client, limit), next))
+    }
+
+    /// Returns the connection to the process of a task. It opens none.
+    pub(super) fn reach_process(&self, server: &str, process: &Process, client: &Downstream) -> Option<Reached> {
+        let (slot, number) = (self.slot(server).ok()?, process.number()?);
+        let limit = slot.options.call_timeout.or(self.host.shared().registry.settings.call_timeout);
+        self.reach_open(&slot, client, Wanted::Only(number), limit).map(|(reached, _)| reached)
     }
 
     /// Returns a connection to a server for a lost subscription, which ends with the session of its call.

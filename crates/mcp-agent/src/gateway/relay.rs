@@ -23,6 +23,7 @@ use super::{
     fault::Fault,
     members::Members,
     pages::Pages,
+    process::Process,
     questions::{AskedClient, Asker, Notice, Notices},
     reach::Reached,
     task_form::lifetime,
@@ -95,7 +96,7 @@ pub(super) enum Relayed {
     /// The input requests of the server.
     InputRequired { place: Place, fingerprint: Arc<str>, is_approved: bool, required: InputRequired },
     /// The task that the call became.
-    Task { server: Arc<str>, fingerprint: Arc<str>, created: CreatedTask, upstream: Client },
+    Task { server: Arc<str>, fingerprint: Arc<str>, process: Option<Process>, created: CreatedTask, upstream: Client },
 }
 
 /// Sends a request to a server. The connection is in use until the request ends.
@@ -177,7 +178,8 @@ async fn send(
         Ok(UpstreamRound::Task(created)) => {
             reached.keep_for(lifetime(created.result()));
             let (fingerprint, upstream) = (Arc::clone(&reached.fingerprint), reached.client.clone());
-            Ok(Relayed::Task { server, fingerprint, created, upstream })
+            let process = reached.process(created.result().connection());
+            Ok(Relayed::Task { server, fingerprint, process, created, upstream })
         }
         Ok(UpstreamRound::InputRequired(required)) => {
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);

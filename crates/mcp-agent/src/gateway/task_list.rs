@@ -15,26 +15,36 @@ use super::{
     caller::Downstream,
     fault::Fault,
     members::Members,
+    process::Process,
+    reach::Reached,
     task_form::Dialect,
     tasks::{exchange, invalid, text},
 };
-use crate::registry::Slot;
+use crate::registry::{Slot, Wanted};
 
 /// How long a server can take for a page, and after which time a page waits for no further server.
 const SERVER: Duration = Duration::from_secs(5);
 const PAGE: Duration = Duration::from_secs(10);
 
+/// The tasks of a connection.
+#[derive(Default)]
+struct Page {
+    tasks: Vec<Box<RawValue>>,
+    /// The next connection of the server, or the next page of this one.
+    next: Option<(u64, Option<String>)>,
+}
+
 impl Core {
-    /// Returns a page of the tasks of a client. Each page has the tasks of one server. The cursor is the server and the cursor of
-    /// the server.
+    /// Returns a page of the tasks of a client. Each page has the tasks of one connection. The cursor is the server, the number of the
+    /// connection, and the cursor of the server.
     ///
     /// A server lists the tasks of all callers with its credentials. The list therefore contains servers with credentials of the
     /// caller, or all servers for a gateway without principals. A list opens no connection, so it contains the servers whose
-    /// connection for the caller is open.
+    /// connection for the caller is open. Each process of a server over stdio lists its own tasks.
     pub(super) async fn list_tasks(&self, call: &SourceCall) -> Result<SourceResult, Fault> {
         let invalid_cursor = || RpcError::invalid_params("the cursor is not valid: list again");
-        let (server, mut cursor): (Option<String>, Option<String>) = match call.cursor() {
-            None => (None, None),
+        let (server, mut first, mut cursor): (Option<String>, u64, Option<String>) = match call.cursor() {
+            None => (None, 0, None),
             Some(cursor) => serde_json::from_str(cursor).map_err(|_| invalid_cursor())?,
         };
         let client = Downstream::of(call).beside_calls();
@@ -48,57 +58,85 @@ impl Core {
         };
         let began = Instant::now();
         while let Some(listed) = slot {
-            let page = self.page_of(listed, cursor.take(), call, &client, &meta).await;
-            let (tasks, next) = page.unwrap_or_else(|fault| {
-                tracing::warn!(server = &*listed.name, ?fault, "the tasks of a server cannot be listed");
-                (Vec::new(), None)
-            });
-            let here = next.map(|next| (listed.name.to_string(), Some(next)));
-            if here.is_none() {
-                slot = slots.next();
+            let page = self.page_of(listed, (first, cursor.take()), call, &client, &meta).await;
+            match page.next {
+                Some(next) => (first, cursor) = next,
+                None => (slot, first) = (slots.next(), 0),
             }
-            if tasks.is_empty() && here.is_none() && (slot.is_none() || began.elapsed() < PAGE) {
+            if page.tasks.is_empty() && cursor.is_none() && (slot.is_none() || began.elapsed() < PAGE) {
                 continue;
             }
-            let next = here.or_else(|| slot.map(|slot| (slot.name.to_string(), None)));
             let mut result = json!({});
-            if let Some(next) = next {
-                result["nextCursor"] = json!(next).to_string().into();
+            if let Some(slot) = slot {
+                result["nextCursor"] = json!((&*slot.name, first, cursor)).to_string().into();
             }
             let json = result.to_string();
             let mut result = Members::read(&json).map_err(|error| invalid(&error))?;
-            result.set("tasks", &tasks);
+            result.set("tasks", &page.tasks);
             return Ok(SourceResult::new(result.write().get().to_owned(), call.context().version()));
         }
         Ok(SourceResult::new(r#"{"tasks":[]}"#, call.context().version()))
     }
 
+    /// Returns the tasks of the first connection from a number on. `place` is this number and the cursor of the server.
     async fn page_of(
         &self,
         slot: &Arc<Slot>,
-        cursor: Option<String>,
+        place: (u64, Option<String>),
+        call: &SourceCall,
+        client: &Downstream,
+        meta: &Meta,
+    ) -> Page {
+        let mut page = Page::default();
+        let Some((reached, next)) = self.reach_open(slot, client, Wanted::From(place.0), Some(SERVER)) else {
+            return page;
+        };
+        let Some(number) = reached.client.connection_number() else { return page };
+        let process = reached.process(number);
+        // Each connection without a process of its own lists the same tasks.
+        page.next = next.filter(|_| process.is_some()).map(|next| (next, None));
+        let listed = self.tasks_at(&reached, process.clone(), place, call, client, meta).await;
+        match listed {
+            Ok((tasks, cursor)) => {
+                page.tasks = tasks;
+                if cursor.is_some() {
+                    page.next = Some((if process.is_some() { number } else { 0 }, cursor));
+                }
+            }
+            Err(fault) => tracing::warn!(server = &*slot.name, ?fault, "the tasks of a server cannot be listed"),
+        }
+        page
+    }
+
+    async fn tasks_at(
+        &self,
+        reached: &Reached,
+        process: Option<Process>,
+        (number, cursor): (u64, Option<String>),
         call: &SourceCall,
         client: &Downstream,
         meta: &Meta,
     ) -> Result<(Vec<Box<RawValue>>, Option<String>), Fault> {
-        let Some(reached) = self.reach_open(slot, client, SERVER) else { return Ok((Vec::new(), None)) };
         let negotiated = reached.client.negotiated();
         let lists = negotiated.capabilities.tasks.as_ref().is_some_and(|tasks| tasks.list.is_some());
         if !lists || Dialect::of(negotiated.version) != Some(Dialect::Core) {
             return Ok((Vec::new(), None));
         }
-        let params = match cursor {
+        // The cursor of a process that has ended is not valid at another one.
+        let is_known = process.as_ref().is_none_or(|process| process.number() == Some(number));
+        let params = match cursor.filter(|_| is_known) {
             Some(cursor) => json!({ "cursor": cursor }),
             None => json!({}),
         };
         let params = to_raw_value(&params).map_err(|error| invalid(&error))?;
-        let page = exchange(&reached, method::ListTasks::NAME, &params, client, meta.clone(), None).await?;
+        let (method, meta) = (method::ListTasks::NAME, meta.clone());
+        let page = exchange(reached, process.as_ref(), method, &params, client, meta, None).await?;
         let page = Members::read(text(&page)?).map_err(|error| invalid(&error))?;
         let mut tasks = Vec::new();
         for task in page.decode::<Vec<Box<RawValue>>>("tasks").unwrap_or_default() {
             let mut task = Members::read(task.get()).map_err(|error| invalid(&error))?;
             let Some(id) = task.decode::<String>("taskId") else { continue };
-            let id = self.task_tools.task(&reached.server, &reached.fingerprint, id);
+            let id = self.task_tools.task(&reached.server, &reached.fingerprint, process.clone(), id);
             if self.hides_task(&id, client.principal.as_ref()) {
                 continue;
             }

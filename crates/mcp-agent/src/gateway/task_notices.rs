@@ -16,6 +16,7 @@ use super::{
     Core,
     caller::Downstream,
     members::Members,
+    process::Process,
     task_form::{lifetime, status},
     task_questions::TaskKey,
     tasks::ServerTask,
@@ -90,12 +91,18 @@ impl Core {
         let (progress, notices) = (created.take_progress(), upstream.notifications());
         let core = Arc::downgrade(self);
         let (task, id, limit) = (task.clone(), id.to_owned(), lifetime(created.result()));
+        let upstream = upstream.clone();
         tokio::spawn(async move {
             let ended = followed.ended.clone();
             let (mut progress, mut notices) = (progress, notices);
             let forwarding = async {
                 while let Some(event) = next(&mut progress, &mut notices, &task.id, &ended).await {
                     if !notifier.is_open() {
+                        return;
+                    }
+                    // The next process can give its own tasks the same id.
+                    let process = task.process.as_ref().and_then(Process::number);
+                    if process.is_some() && upstream.connection_number() != process {
                         return;
                     }
                     // A server that sends without a pause does not delay the time limit.

@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Core, ItemKind, item::Item, tasks::ServerTask, views};
+use super::{Core, ItemKind, item::Item, process::Process, tasks::ServerTask, views};
 
 /// The largest number of tasks whose tools are known for lists of tasks, and the bytes of their names. Older tasks are forgotten first.
 const TASKS: usize = 16_384;
@@ -26,19 +26,20 @@ struct Known {
     bytes: usize,
 }
 
-/// The server of a task, the fingerprint of its definition, and the id of the task there.
-type Place = (String, Arc<str>, String);
+/// The server of a task, the fingerprint of its definition, the process with the task, and the id of the task there.
+type Place = (String, Arc<str>, Option<Process>, String);
 
 /// Returns the bytes of the names of a task.
-fn bytes((server, fingerprint, id): &Place, tool: &str) -> usize {
-    server.len() + fingerprint.len() + id.len() + tool.len()
+fn bytes((server, fingerprint, process, id): &Place, tool: &str) -> usize {
+    server.len() + fingerprint.len() + process.as_ref().map_or(0, Process::len) + id.len() + tool.len()
 }
 
 impl TaskTools {
     /// Keeps the tool of a task.
     pub(super) fn learn(&self, task: &ServerTask) {
         let Some(tool) = &task.tool else { return };
-        let place = Arc::new((task.server.clone(), Arc::clone(&task.fingerprint), task.id.clone()));
+        let place = (task.server.clone(), Arc::clone(&task.fingerprint), task.process.clone(), task.id.clone());
+        let place = Arc::new(place);
         let mut known = self.known.lock();
         if known.tools.contains_key(&place) {
             return;
@@ -55,11 +56,17 @@ impl TaskTools {
     }
 
     /// Returns a task of a list, with its tool if it is known.
-    pub(super) fn task(&self, server: &str, fingerprint: &Arc<str>, id: String) -> ServerTask {
-        let place = (server.to_owned(), Arc::clone(fingerprint), id);
+    pub(super) fn task(
+        &self,
+        server: &str,
+        fingerprint: &Arc<str>,
+        process: Option<Process>,
+        id: String,
+    ) -> ServerTask {
+        let place = (server.to_owned(), Arc::clone(fingerprint), process, id);
         let tool = self.known.lock().tools.get(&place).map(|tool| String::from(&**tool));
-        let (server, fingerprint, id) = place;
-        ServerTask { server, fingerprint, id, tool }
+        let (server, fingerprint, process, id) = place;
+        ServerTask { server, fingerprint, process, id, tool }
     }
 }
 
@@ -97,10 +104,12 @@ mod tests {
         let task = |id: &str, tool: &str| ServerTask {
             server: "s".into(),
             fingerprint: Arc::clone(&definition),
+            process: None,
             id: id.into(),
             tool: Some(tool.into()),
         };
-        let found = |server: &str, fingerprint: &str, id: &str| tools.task(server, &fingerprint.into(), id.into());
+        let found =
+            |server: &str, fingerprint: &str, id: &str| tools.task(server, &fingerprint.into(), None, id.into());
         tools.learn(&task("first", "t"));
         tools.learn(&task("first", "t"));
         assert_eq!(tools.known.lock().bytes, "sdfirstt".len());

@@ -125,7 +125,7 @@ impl Core {
         meta: Meta,
     ) -> Result<Option<(u64, InputRequests)>, Fault> {
         let params = to_raw_value(&json!({ "taskId": key.task.id })).map_err(|error| invalid(&error))?;
-        let (names, pages) = (self.names, self.pages.clone());
+        let (names, pages, process) = (self.names, self.pages.clone(), key.task.process.clone());
         let started = self.parked.start(key.holder.clone(), call.clone(), |questions| async move {
             let asker = Asker {
                 client: AskedClient::LaterRound(questions),
@@ -137,7 +137,8 @@ impl Core {
                 notices: Weak::new(),
                 task: None,
             };
-            let result = exchange(&reached, method::GetTaskPayload::NAME, &params, &client, meta, Some(asker)).await?;
+            let (method, process) = (method::GetTaskPayload::NAME, process.as_ref());
+            let result = exchange(&reached, process, method, &params, &client, meta, Some(asker)).await?;
             let (server, version) = (Arc::clone(&reached.server), result.version());
             let result = of_client(names, method::CallTool::NAME, &server, result.into_bytes(), version)?;
             Ok(Relayed::Complete { server, result })

@@ -25,6 +25,7 @@ use super::{
     caller::Downstream,
     fault::Fault,
     members::Members,
+    process::Process,
     questions::{AskedClient, Asker, related_to},
     reach::Reached,
     relay::of_client,
@@ -57,6 +58,8 @@ pub(super) struct ServerTask {
     pub(super) server: String,
     /// The definition of the server. Another server under its name must not receive requests about the task.
     pub(super) fingerprint: Arc<str>,
+    /// The process that has the task. `None`: each connection to the server reaches the task.
+    pub(super) process: Option<Process>,
     pub(super) id: String,
     /// The tool of the task at the server, if the gateway knows it.
     pub(super) tool: Option<String>,
@@ -65,20 +68,28 @@ pub(super) struct ServerTask {
 impl Seals {
     /// Returns the id of a task for a client. It opens only for the same principal.
     pub(super) fn seal_task(&self, task: &ServerTask, principal: Option<&Principal>) -> Result<String, RpcError> {
-        let text = json!([task.server, task.fingerprint, task.id, task.tool]).to_string();
+        let process = task.process.as_ref().map(ToString::to_string);
+        let text = json!([task.server, task.fingerprint, process, task.id, task.tool]).to_string();
         self.keys().seal_id(KIND, &text, principal)
     }
 
     fn open_task(&self, sealed: &str, principal: Option<&Principal>) -> Option<ServerTask> {
         let text = self.keys().open_id(KIND, sealed, principal)?;
-        let (server, fingerprint, id, tool) = serde_json::from_str(&text).ok()?;
-        Some(ServerTask { server, fingerprint, id, tool })
+        let (server, fingerprint, process, id, tool): (_, _, Option<String>, _, _) =
+            serde_json::from_str(&text).ok()?;
+        Some(ServerTask { server, fingerprint, process: process.map(Process::read), id, tool })
     }
 }
 
 /// Returns the error of unknown tasks, of the tasks of other callers, and of forged ids.
 fn unknown() -> RpcError {
     RpcError::invalid_params("Task not found")
+}
+
+/// Returns the error of a task whose process this gateway cannot reach.
+fn without_process(task: &ServerTask, process: &Process) -> RpcError {
+    let reason = if process.number().is_some() { "connection_ended" } else { "other_gateway" };
+    unknown().with_data(json!({ "server": task.server, "reason": reason }))
 }
 
 fn ended() -> RpcError {
@@ -100,7 +111,7 @@ impl Core {
     pub(super) fn created_task(
         self: &Arc<Self>,
         call: &SourceCall,
-        (server, fingerprint): (&Arc<str>, Arc<str>),
+        (server, fingerprint, process): (&Arc<str>, Arc<str>, Option<Process>),
         new: &CreatedTask,
         upstream: &Client,
     ) -> Result<SourceOutcome, RpcError> {
@@ -113,7 +124,7 @@ impl Core {
         let merged = self.newest_merged();
         let tool = merged.tools.get(call.name()).filter(|item| item.server == *server);
         let tool = tool.map(|item| item.original.to_string());
-        let task = ServerTask { server: server.to_string(), fingerprint, id, tool };
+        let task = ServerTask { server: server.to_string(), fingerprint, process, id, tool };
         self.task_tools.learn(&task);
         let id = self.seals(call)?.seal_task(&task, call.context().principal())?;
         let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;
@@ -126,10 +137,10 @@ impl Core {
         self.seals(call)?.open_task(call.name(), call.context().principal()).ok_or_else(unknown)
     }
 
-    /// Returns a connection to the server of a task.
+    /// Returns a connection to the server of a task: the connection of its process, if the server has several ones.
     ///
     /// # Errors
-    /// "Task not found" if another server has its name now. It does not start for this request.
+    /// "Task not found" if another server has its name now, or if the process has ended. The server does not start for this request.
     async fn reach_server_of(
         &self,
         call: &SourceCall,
@@ -138,6 +149,10 @@ impl Core {
     ) -> Result<Reached, Fault> {
         if self.fingerprint(&task.server).is_none_or(|now| now != task.fingerprint) {
             return Err(unknown().into());
+        }
+        if let Some(process) = &task.process {
+            let reached = self.reach_process(&task.server, process, client);
+            return reached.ok_or_else(|| without_process(task, process).into());
         }
         match self.reach_server(call, &task.server, None, client).await {
             Err(Fault::Call(CallError::UnknownServer { .. })) => Err(unknown().into()),
@@ -276,7 +291,8 @@ impl<'a> TaskRequest<'a> {
         params: &RawValue,
         asker: Option<Asker>,
     ) -> Result<RawResult, Fault> {
-        exchange(&self.reached, method, params, &self.client, self.meta.clone(), asker).await
+        let process = self.task.process.as_ref();
+        exchange(&self.reached, process, method, params, &self.client, self.meta.clone(), asker).await
     }
 
     /// Returns the result of a task at a server of 2025-11-25, with the URIs of the gateway. If a client can answer, the request
@@ -447,9 +463,11 @@ impl<'a> TaskRequest<'a> {
     }
 }
 
-/// Sends a request about a task to its server. A request with an asker has no time limit.
+/// Sends a request about a task to its server, and to no other process than that of the task. A request with an asker has no time
+/// limit.
 pub(super) async fn exchange(
     reached: &Reached,
+    process: Option<&Process>,
     method: &'static str,
     params: &RawValue,
     downstream: &Downstream,
@@ -458,6 +476,9 @@ pub(super) async fn exchange(
 ) -> Result<RawResult, Fault> {
     let request = reached.client.request_raw(method, params).raw_result();
     let mut request = request.capabilities(Arc::clone(&downstream.capabilities)).meta(meta);
+    if let Some(number) = process.and_then(Process::number) {
+        request = request.on_connection(number);
+    }
     if let Some(asker) = asker {
         request = request.answers(Arc::new(asker)).total_timeout(None).idle_timeout(None);
     } else if let Some(limit) = reached.limit {

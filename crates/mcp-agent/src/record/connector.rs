@@ -66,6 +66,10 @@ impl Connect for RecordingConnector {
     fn authorization(&self) -> Option<AuthorizationClocks> {
         self.inner.authorization()
     }
+
+    fn starts_process(&self) -> bool {
+        self.inner.starts_process()
+    }
 }
 
 impl fmt::Debug for RecordingConnector {

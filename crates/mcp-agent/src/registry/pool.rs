@@ -42,6 +42,35 @@ pub(crate) struct ConnectionKey {
     capabilities: Option<Arc<str>>,
 }
 
+#[cfg(feature = "gateway")]
+impl ConnectionKey {
+    /// Whether the callers differ in their capabilities at most.
+    fn is_of_same_caller(&self, other: &Self) -> bool {
+        let caller = |key: &Self| (key.principal.clone(), key.session.clone(), key.authority.clone());
+        caller(self) == caller(other)
+    }
+}
+
+/// An open connection that a request needs. Clients have different connection numbers.
+#[cfg(feature = "gateway")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted {
+    /// The connection with this number. Callers with other capabilities can have opened it.
+    Only(u64),
+    /// The first connection from this number on, which the caller shares.
+    From(u64),
+}
+
+#[cfg(feature = "gateway")]
+impl Wanted {
+    fn includes(self, number: u64) -> bool {
+        match self {
+            Self::Only(wanted) => number == wanted,
+            Self::From(first) => number >= first,
+        }
+    }
+}
+
 /// A connection that serves a call. It does not become idle until the value is dropped.
 pub(crate) struct Lease {
     server: Arc<Slot>,
@@ -91,6 +120,11 @@ impl Lease {
         if is_for_one_client || matches!(self.connection.role, Role::Calls(Calls { is_of_session: true, .. })) {
             self.connection.records.forward_to(call);
         }
+    }
+
+    /// Whether the connection has a process of its own.
+    pub(crate) fn has_process(&self) -> bool {
+        self.connection.connector.starts_process()
     }
 
     /// Defers the idle stop of the connection: a task of the server can run for this time.
@@ -174,19 +208,43 @@ impl Slot {
         Unavailable { reason: Some(reason), ..self.unavailable() }
     }
 
-    /// Returns the client of a connection that is open for a caller. It opens none.
+    /// Returns an open connection of a caller, and the number of the next one. It opens none.
     #[cfg(feature = "gateway")]
-    pub(crate) fn reach_open(self: &Arc<Self>, registry: &Registry, caller: &Caller) -> Option<(Lease, Client)> {
+    pub(crate) fn reach_open(
+        self: &Arc<Self>,
+        registry: &Registry,
+        caller: &Caller,
+        wanted: Wanted,
+    ) -> Option<(Lease, Client, Option<u64>)> {
         let key = self.key(registry, caller);
         let mut pool = self.pool.lock();
-        let of_listing = self.shares_listing(&mut pool.owner, &key).then_some(self);
-        let others = pool.connections.iter().filter(|(other, _)| *other == key).map(|(_, connection)| connection);
-        of_listing.into_iter().chain(others).find_map(|connection| {
-            let active = connection.begin_call();
-            let client = connection.link.borrow().client.clone()?;
-            let is_open = !connection.stop.is_cancelled() && !connection.has_ended();
-            is_open.then(|| (Lease::new(self, connection, active, caller), client))
-        })
+        let shares_listing = match (wanted, &pool.owner) {
+            (Wanted::Only(_), Some(owner)) => owner.is_of_same_caller(&key),
+            _ => self.shares_listing(&mut pool.owner, &key),
+        };
+        let is_of_caller = |other: &ConnectionKey| match wanted {
+            Wanted::Only(_) => other.is_of_same_caller(&key),
+            Wanted::From(_) => *other == key,
+        };
+        let others = pool.connections.iter().filter(|(other, _)| is_of_caller(other)).map(|(_, connection)| connection);
+        let mut open: Vec<(u64, &Arc<Slot>, Client)> = shares_listing
+            .then_some(self)
+            .into_iter()
+            .chain(others)
+            .filter(|connection| !connection.stop.is_cancelled() && !connection.has_ended())
+            .filter_map(|connection| {
+                let client = connection.link.borrow().client.clone()?;
+                let number = client.connection_number().filter(|number| wanted.includes(*number))?;
+                Some((number, connection, client))
+            })
+            .collect();
+        open.sort_by_key(|(number, ..)| *number);
+        let mut open = open.into_iter();
+        let (_, connection, client) = open.next()?;
+        let active = connection.begin_call();
+        // An idle connection ends under the lock of its calls, so this check is exact.
+        let is_open = !connection.has_ended();
+        is_open.then(|| (Lease::new(self, connection, active, caller), client, open.next().map(|(number, ..)| number)))
     }
 
     /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.

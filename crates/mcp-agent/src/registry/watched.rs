@@ -86,6 +86,10 @@ impl Connect for Watched {
     fn authorization(&self) -> Option<AuthorizationClocks> {
         self.inner.authorization()
     }
+
+    fn starts_process(&self) -> bool {
+        self.inner.starts_process()
+    }
 }
 
 struct WatchedTransport {

@@ -234,6 +234,10 @@ impl Connect for Processes {
     fn describe(&self) -> String {
         "a process".to_owned()
     }
+
+    fn starts_process(&self) -> bool {
+        true
+    }
 }
 
 /// Serves a server over HTTP on a free port, and returns its URL.

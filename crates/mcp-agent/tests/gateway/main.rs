@@ -47,6 +47,7 @@ mod task_bounds;
 mod task_faults;
 mod task_lists;
 mod task_notices;
+mod task_processes;
 mod task_streams;
 mod tasks;
 mod traces;

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Error,
     connection::{Agreement, Connection, InputResponses, Request, RequestGuard, era_check},
+    error::Kind,
     retry::{self, Attempt, EraTrust, Next},
     trace::RequestSpan,
 };
@@ -268,7 +269,13 @@ async fn list_again(
 
 /// Waits for a connection within the time of the call.
 async fn reach(core: &ClientCore, options: &mut CallOptions) -> Result<Arc<Connection>, Error> {
-    match core.connections.open_connection() {
+    let open = core.connections.open_connection();
+    if let Some(number) = options.connection {
+        // A later connection can lead to another process.
+        let only = open.filter(|connection| connection.number == number);
+        return only.ok_or_else(|| Kind::Lost(None).into());
+    }
+    match open {
         Some(connection) => Ok(connection),
         // Most calls do not wait. Boxing keeps their futures small.
         None => Box::pin(wait_for_connection(core, options)).await,

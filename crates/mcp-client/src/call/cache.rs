@@ -185,6 +185,7 @@ mod tests {
             method: "tools/list".into(),
             name: None,
             version: ProtocolVersion::LATEST,
+            connection: 1,
             is_mirrored: false,
             task: None,
             requires_input: false,

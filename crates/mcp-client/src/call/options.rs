@@ -37,6 +37,8 @@ pub(crate) struct CallOptions {
     pub(crate) relayed_task: Option<bool>,
     /// The input responses of the caller for the first request.
     pub(crate) resume: Option<Box<InputResponses>>,
+    /// The number of the only connection that the call uses.
+    pub(crate) connection: Option<u64>,
     /// The capabilities that the call declares, instead of those of the client.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
 }

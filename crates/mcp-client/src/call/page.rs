@@ -180,6 +180,7 @@ mod tests {
                 method,
                 name: None,
                 version,
+                connection: 1,
                 is_mirrored: false,
                 task: None,
                 requires_input: false,

@@ -13,6 +13,7 @@ use crate::Error;
 pub struct RawResult {
     bytes: Bytes,
     version: ProtocolVersion,
+    connection: u64,
 }
 
 impl<T> Call<T> {
@@ -44,7 +45,7 @@ impl<T> Call<T> {
 impl RawResult {
     pub(super) fn read(_core: &ClientCore, reply: &Reply) -> Result<Self, Error> {
         reply.check_object()?;
-        Ok(Self { bytes: reply.bytes.clone(), version: reply.version })
+        Ok(Self { bytes: reply.bytes.clone(), version: reply.version, connection: reply.connection })
     }
 
     /// Returns the JSON of the result.
@@ -69,5 +70,12 @@ impl RawResult {
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.version
+    }
+
+    /// Returns the number of the connection of the result ([`Client::connection_number`](crate::Client::connection_number)).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn connection(&self) -> u64 {
+        self.connection
     }
 }

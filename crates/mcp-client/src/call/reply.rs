@@ -17,6 +17,8 @@ pub(crate) struct Reply {
     /// The name or URI in the request.
     pub(crate) name: Option<Box<str>>,
     pub(crate) version: ProtocolVersion,
+    /// The number of the connection.
+    pub(crate) connection: u64,
     /// The transport mirrors arguments in headers.
     pub(crate) is_mirrored: bool,
     /// The task that the request became.
@@ -33,6 +35,7 @@ impl Reply {
             method: (*request.method).into(),
             name: request.name.clone(),
             version,
+            connection: connection.number,
             is_mirrored: version.has_mirrored_headers() && connection.sender.has_request_streams(),
             task: None,
             requires_input: false,

@@ -54,6 +54,10 @@ impl Connect for Renewed {
     fn authorization(&self) -> Option<AuthorizationClocks> {
         self.now().authorization()
     }
+
+    fn starts_process(&self) -> bool {
+        self.now().starts_process()
+    }
 }
 
 impl Renewable {
