@@ -37,6 +37,8 @@ pub(super) struct Asker {
     pub(super) notices: Weak<Notices>,
     /// The id of the task that asks, for the client.
     pub(super) task: Option<Arc<str>>,
+    /// Equal for the calls of one client, and for no other client. `None`: the client is not known.
+    pub(super) caller: Option<Arc<str>>,
 }
 
 /// A notification of a server during a call.
@@ -231,6 +233,10 @@ impl Handler for Asker {
 
     fn relays(&self) -> bool {
         true
+    }
+
+    fn caller(&self) -> Option<Arc<str>> {
+        self.caller.clone()
     }
 
     fn cancellation_reason(&self) -> Option<String> {

@@ -23,6 +23,7 @@ use super::{
     fault::Fault,
     members::Members,
     pages::Pages,
+    parked::Holder,
     process::Process,
     questions::{AskedClient, Asker, Notice, Notices},
     reach::Reached,
@@ -70,9 +71,10 @@ impl Core {
     ) -> Result<SourceOutcome, Fault> {
         let (names, pages, method) = (self.names, self.pages.clone(), call.method());
         let holder = self.holder(&reached.server, &downstream);
+        let caller = self.caller_of(call, &holder);
         let answered = Answered(downstream.capabilities);
         if !parks(call, &answered, reached.client.version()) {
-            let client = AskedClient::Session(call.clone());
+            let client = (AskedClient::Session(call.clone()), caller);
             // Each call copies its future, so the parts of the future are boxed.
             let relayed = Box::pin(send(names, pages, method, client, answered.0, reached, outgoing)).await?;
             return Ok(self.outcome(call, relayed)?);
@@ -80,11 +82,27 @@ impl Core {
         let place = Place { server: Arc::clone(&reached.server), name: outgoing.name.clone() };
         // The task of a parked call does not keep the gateway.
         let started = self.parked.start(holder, call.clone(), |questions| {
-            let client = AskedClient::LaterRound(questions);
+            let client = (AskedClient::LaterRound(questions), caller);
             Box::pin(send(names, pages, method, client, answered.0, reached, outgoing))
         });
         let round = Box::pin(started).await;
         Box::pin(self.parked_outcome(call, &place, round)).await
+    }
+}
+
+impl Core {
+    /// Returns a text for the client of a call. No other client has it while the call exists. A client is a session, the only client of
+    /// the gateway, or a principal. A server can send a question during several calls of a client, and name none of them.
+    fn caller_of(&self, call: &SourceCall, holder: &Holder) -> Option<Arc<str>> {
+        if self.is_for_one_client {
+            return Some("the client".into());
+        }
+        if let Some(session) = call.session() {
+            return Some(format!("session {}", session.number()).into());
+        }
+        // A request without a session and without a principal can be that of each client.
+        let principal = holder.principal.as_ref()?;
+        Some(format!("principal {principal:?} {:?}", holder.authority).into())
     }
 }
 
@@ -104,7 +122,7 @@ async fn send(
     names: Names,
     pages: Pages,
     method: &'static str,
-    client: AskedClient,
+    (client, caller): (AskedClient, Option<Arc<str>>),
     capabilities: Arc<ClientCapabilities>,
     reached: Reached,
     outgoing: Outgoing,
@@ -126,6 +144,7 @@ async fn send(
         capabilities: Arc::clone(&capabilities),
         notices: Arc::downgrade(&notices),
         task: None,
+        caller,
     };
     let mut request = reached
         .client

@@ -136,6 +136,7 @@ impl Core {
                 // The extension has no log records of tasks.
                 notices: Weak::new(),
                 task: None,
+                caller: None,
             };
             let (method, process) = (method::GetTaskPayload::NAME, process.as_ref());
             let result = exchange(&reached, process, method, &params, &client, meta, Some(asker)).await?;

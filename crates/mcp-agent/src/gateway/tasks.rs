@@ -333,6 +333,8 @@ impl<'a> TaskRequest<'a> {
             capabilities: Arc::clone(&self.client.capabilities),
             notices: Weak::new(),
             task: Some(self.call.name().into()),
+            // The questions of a task name it.
+            caller: None,
         }
     }
 

@@ -52,4 +52,5 @@ mod task_streams;
 mod tasks;
 mod traces;
 mod unlisted;
+mod unnamed_questions;
 mod waits;

@@ -336,7 +336,14 @@ impl Reader<'_> {
             }
             None => {
                 let answer = receiver.request(connection, &request.method, request.params, &asker);
-                Ok((answer, asker.call().cloned()))
+                let Asker::OneOf(call) = &asker else { return Ok((answer, asker.call().cloned())) };
+                // Each of the calls can wait for the answer, so the clocks of all calls pause.
+                let answering = call.answer();
+                let answer: Answer = Box::pin(async move {
+                    let _answering = answering;
+                    answer.await
+                });
+                Ok((answer, None))
             }
         }
     }

@@ -78,6 +78,8 @@ pub(crate) struct OwnHandler {
     /// Equal for two handlers that are the same object.
     pub(crate) identity: usize,
     pub(crate) declared: ClientCapabilities,
+    /// Equal for the calls of one caller, and for no other caller.
+    pub(crate) caller: Option<Arc<str>>,
     /// Returns the reason for which the caller drops the call.
     pub(crate) reason: fn(&(dyn Any + Send + Sync)) -> Option<String>,
 }
@@ -129,6 +131,16 @@ impl RunningCall {
     /// Returns true if the call sent the request with this id.
     pub(crate) fn has_sent(&self, id: i64) -> bool {
         self.requests.lock().contains(&id)
+    }
+
+    /// Returns the id of the first request of the call. A later call has a larger one.
+    fn first_request(&self) -> Option<i64> {
+        self.requests.lock().first().copied()
+    }
+
+    /// Returns the caller of the call, if its handler names one.
+    fn caller(&self) -> Option<&Arc<str>> {
+        self.own()?.caller.as_ref()
     }
 
     /// Whether this is a request for the result of a task (2025-11-25). The questions of a task name it.
@@ -194,6 +206,8 @@ pub(crate) enum Asker {
     },
     /// This call caused the request.
     Call(Arc<RunningCall>),
+    /// One of the calls of a caller caused the request. The handler of this call answers.
+    OneOf(Arc<RunningCall>),
     /// The request belongs to a call that has ended.
     Ended,
     /// Calls with different handlers are running or were cancelled. The client does not guess.
@@ -208,14 +222,22 @@ impl Asker {
         mut calls: impl Iterator<Item = Arc<RunningCall>>,
         cancelled: &[Option<Arc<OwnHandler>>],
     ) -> Self {
-        let mut cancelled = cancelled.iter().map(|own| own.as_ref().and_then(|own| own.identity_for(method)));
         let Some(first) = calls.next() else {
-            return if cancelled.any(|handler| handler.is_some()) { Self::Ended } else { Self::Server { calls: None } };
+            let mut cancelled = cancelled.iter().flatten();
+            let has_ended = cancelled.any(|own| own.identity_for(method).is_some());
+            return if has_ended { Self::Ended } else { Self::Server { calls: None } };
         };
         let others: Vec<_> = calls.collect();
-        if others.is_empty() && cancelled.len() == 0 {
+        if others.is_empty() && cancelled.is_empty() {
             return Self::Call(first);
         }
+        if let Some(caller) = first.caller()
+            && others.iter().all(|other| other.caller() == Some(caller))
+            && cancelled.iter().all(|own| own.as_ref().and_then(|own| own.caller.as_ref()) == Some(caller))
+        {
+            return Self::of_caller(method, first, others);
+        }
+        let mut cancelled = cancelled.iter().map(|own| own.as_ref().and_then(|own| own.identity_for(method)));
         let handler = first.handler_of(method);
         let is_common = others.iter().all(|other| other.handler_of(method) == handler)
             && cancelled.all(|cancelled| cancelled == handler);
@@ -226,10 +248,18 @@ impl Asker {
         }
     }
 
+    /// Selects the call whose handler answers a request during several calls of one caller: the latest call without an open request.
+    fn of_caller(method: &str, first: Arc<RunningCall>, others: Vec<Arc<RunningCall>>) -> Self {
+        let answers = |call: &Arc<RunningCall>| call.handler_of(method).is_some();
+        let calls = std::iter::once(first).chain(others).filter(answers);
+        let chosen = calls.max_by_key(|call| (!call.is_answering(), call.first_request()));
+        chosen.map_or(Self::Server { calls: None }, Self::OneOf)
+    }
+
     /// Returns the error of a request that no handler may answer.
     pub(crate) fn refusal(&self) -> Option<RpcError> {
         match self {
-            Self::Server { .. } | Self::Call(_) => None,
+            Self::Server { .. } | Self::Call(_) | Self::OneOf(_) => None,
             Self::Ended => Some(RpcError::invalid_request("the call of this request has ended")),
             Self::Ambiguous => {
                 Some(RpcError::invalid_request("several calls can have caused the request, and it names none of them"))
@@ -241,7 +271,7 @@ impl Asker {
     pub(crate) fn questions(&self) -> Option<&RunningCall> {
         match self {
             Self::Server { calls } => calls.as_deref(),
-            Self::Call(call) => Some(call),
+            Self::Call(call) | Self::OneOf(call) => Some(call),
             Self::Ended | Self::Ambiguous => None,
         }
     }
@@ -270,6 +300,7 @@ mod tests {
                 handler: Box::new(()),
                 identity,
                 declared: declared.clone(),
+                caller: None,
                 reason: |_| None,
             });
             RunningCall::new("tools/call", Some("t"), own)
@@ -300,6 +331,44 @@ mod tests {
         ] {
             let found = Asker::among(method, calls.into_iter().cloned(), &[cancelled.own().cloned()]);
             assert!(format!("{found:?}").starts_with(expected), "{method} {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_call_is_answered_by_a_call_only_if_all_calls_have_one_caller() {
+        let forms = ClientCapabilities::new().with_elicitation(ElicitationCapability::new());
+        let call = |request: i64, caller: Option<&str>| {
+            let own = OwnHandler {
+                handler: Box::new(()),
+                identity: usize::try_from(request).unwrap(),
+                declared: forms.clone(),
+                caller: caller.map(Arc::from),
+                reason: |_| None,
+            };
+            let call = RunningCall::new("tools/call", Some("t"), Some(own));
+            call.sent(request);
+            call
+        };
+        let (first, second, third) = (call(1, Some("ada")), call(2, Some("ada")), call(3, Some("ada")));
+        let (other, unknown, unknown_too) = (call(4, Some("grace")), call(5, None), call(6, None));
+        let (none, plain): (Vec<&Arc<RunningCall>>, _) = (vec![], RunningCall::new("tools/call", Some("t"), None));
+        let _answering = third.answer();
+        for (calls, cancelled, expected) in [
+            (vec![&second, &first], none.clone(), Some(2)),
+            // The third call has an open request.
+            (vec![&third, &first, &second], none.clone(), Some(2)),
+            (vec![&first], vec![&second], Some(1)),
+            (vec![&first, &other], none.clone(), None),
+            (vec![&first], vec![&other], None),
+            (vec![&first, &unknown], none.clone(), None),
+            (vec![&unknown, &unknown_too], none.clone(), None),
+            (vec![&first, &plain], none.clone(), None),
+            (vec![&first], vec![&plain], None),
+        ] {
+            let cancelled: Vec<_> = cancelled.into_iter().map(|call| call.own().cloned()).collect();
+            let found = Asker::among("elicitation/create", calls.into_iter().cloned(), &cancelled);
+            assert_eq!(found.questions().and_then(RunningCall::first_request), expected, "{found:?}");
+            assert_eq!(matches!(found, Asker::Ambiguous), expected.is_none());
         }
     }
 }

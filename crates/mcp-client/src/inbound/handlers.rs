@@ -136,6 +136,32 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
+    /// Returns a text that is equal for the calls of one caller, and for no other caller. It is for a relay of several callers.
+    ///
+    /// A server without request streams can send a request during several calls, and name none of them. If all these calls have one
+    /// caller, the handler of one of them answers ([`Call::answers`](crate::Call::answers)). The request fails otherwise. Default:
+    /// `None`, for a caller that is not known.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_client::Handler;
+    ///
+    /// struct Relay {
+    ///     session: Arc<str>,
+    /// }
+    ///
+    /// impl Handler for Relay {
+    ///     fn caller(&self) -> Option<Arc<str>> {
+    ///         Some(Arc::clone(&self.session))
+    ///     }
+    /// }
+    /// # let _ = Relay { session: "7f3a".into() };
+    /// ```
+    fn caller(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Handles a request that the protocol does not define.
     fn request(&self, context: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         Box::pin(std::future::ready(Err(refuse(context.method()))))
@@ -187,7 +213,8 @@ pub(crate) fn own_handler(handler: Arc<dyn Handler>) -> OwnHandler {
         handler.downcast_ref::<Arc<dyn Handler>>()?.cancellation_reason()
     }
     let identity = Arc::as_ptr(&handler).cast::<()>().addr();
-    OwnHandler { identity, declared: handler.capabilities(), handler: Box::new(handler), reason }
+    let (declared, caller) = (handler.capabilities(), handler.caller());
+    OwnHandler { identity, declared, caller, handler: Box::new(handler), reason }
 }
 
 /// Boxes a closure.

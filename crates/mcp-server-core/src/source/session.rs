@@ -44,6 +44,13 @@ impl SourceSession {
         Self { session: Arc::downgrade(session) }
     }
 
+    /// Returns a number that no other session has while this value exists.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.session.as_ptr().addr()
+    }
+
     /// Returns the lowest level of log records that the client receives: `info` if the client has set none; `None` after the end
     /// of the session.
     ///
