@@ -15,6 +15,8 @@ use crate::{
     pins::{PinState, ReviewedTool},
 };
 
+/// The largest number of items of one list.
+pub(crate) const ITEMS: usize = 10_000;
 /// The largest number of notes about the tools of a server.
 const NOTES: usize = 20;
 
@@ -119,6 +121,14 @@ impl ServerEntries {
         }
     }
 
+    /// Takes the items of another connection to the server. An item with a known name replaces the other one.
+    pub(crate) fn replace_with(&mut self, other: &Self) {
+        replace(&mut self.tools, &other.tools, |tool| &*tool.tool.name);
+        replace(&mut self.resources, &other.resources, |resource| &*resource.uri);
+        replace(&mut self.templates, &other.templates, |template| &*template.uri_template);
+        replace(&mut self.prompts, &other.prompts, |prompt| &*prompt.name);
+    }
+
     /// Returns the changed definitions and the characters without a visible form, up to a limit.
     pub(crate) fn notes(&self) -> Vec<String> {
         let of_tool = |tool: &ListedTool| {
@@ -134,6 +144,23 @@ impl ServerEntries {
     /// Returns the bytes of the definitions of all tools.
     pub(crate) fn bytes(&self) -> usize {
         self.tools.iter().map(|tool| tool.bytes).sum()
+    }
+}
+
+/// Replaces the items with equal keys, and adds the other ones up to the limit of a list.
+fn replace<T: Clone>(items: &mut Vec<T>, others: &[T], key: impl Fn(&T) -> &str) {
+    if others.is_empty() {
+        return;
+    }
+    let places: HashMap<String, usize> =
+        items.iter().enumerate().map(|(place, item)| (key(item).to_owned(), place)).collect();
+    for other in others {
+        let place = places.get(key(other)).copied();
+        if let Some(item) = place.and_then(|place| items.get_mut(place)) {
+            *item = other.clone();
+        } else if items.len() < ITEMS {
+            items.push(other.clone());
+        }
     }
 }
 

@@ -5,7 +5,13 @@ use std::{sync::Arc, time::Duration};
 use mcp_client::{Client, State};
 use tokio::time::{Instant, sleep};
 
-use super::{Registry, ServerState, Slot, changes::Changes, listing::list, runner::until, slot::Role};
+use super::{
+    Registry, ServerState, Slot,
+    changes::Changes,
+    listing::list,
+    runner::until,
+    slot::{Calls, Role},
+};
 
 /// The shortest time between two readings of the lists.
 const MIN_LIST_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,7 +35,8 @@ impl Slot {
     /// `limit`.
     pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client, limit: Duration) -> bool {
         let (former, keeps_tools) = self.former();
-        let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
+        let mut listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
+        self.add_items_of_callers(&mut listed.entries);
         let fault_of_pins = self.publish(registry, listed.entries, listed.is_complete).await;
         self.activity.touch();
         let all: Vec<String> = listed.problems.into_iter().chain(fault_of_pins).collect();
@@ -70,7 +77,8 @@ impl Slot {
             tokio::select! {
                 () = next(&mut changes) => {
                     if is_for_callers {
-                        self.lists_changed.notify_one();
+                        self.read_items_of_callers(registry, client, &mut changes).await;
+                        sleep(MIN_LIST_INTERVAL).await;
                         continue;
                     }
                     self.reread(registry, client, &mut changes).await;
@@ -120,6 +128,26 @@ impl Slot {
         }
     }
 
+    /// Reads the changed lists of a connection for callers, and lets the other connection publish them. The server can have a process
+    /// for each connection, so the change can exist here alone.
+    async fn read_items_of_callers(&self, registry: &Arc<Registry>, client: &Client, changes: &mut Option<Changes>) {
+        if matches!(self.role, Role::Calls(Calls { is_public: true, .. })) {
+            let (former, keeps_tools) = self.former();
+            let limit = registry.settings.list_limit;
+            let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
+            self.set_entries(listed.entries, listed.is_complete);
+            *changes = changes.take().map(|changes| changes.after_reading(listed.is_complete));
+        }
+        self.lists_changed.notify_one();
+    }
+
+    /// Forgets the items of a connection for callers, because its process has ended.
+    pub(super) fn forget_items_of_callers(&self) {
+        if matches!(self.role, Role::Calls(_)) && self.forget_entries() {
+            self.lists_changed.notify_one();
+        }
+    }
+
     async fn reread(&self, registry: &Arc<Registry>, client: &Client, changes: &mut Option<Changes>) {
         let is_complete = self.read_lists(registry, client, registry.settings.list_limit).await;
         *changes = changes.take().map(|changes| changes.after_reading(is_complete));
@@ -136,6 +164,7 @@ impl Slot {
                     open.reopen().await;
                 }
                 if let Role::Calls(_) = self.role {
+                    self.forget_items_of_callers();
                     self.ready(registry, client);
                 } else {
                     self.reread(registry, client, changes).await;

@@ -21,7 +21,7 @@ use super::{
     ActiveCall, Caller, Registry, ServerState, Slot, Unavailable,
     slot::{Calls, Role},
 };
-use crate::sharing::Sharing;
+use crate::{catalog::ServerEntries, sharing::Sharing};
 
 /// The connections of a server for callers that cannot share the connection that lists its items.
 #[derive(Default)]
@@ -391,8 +391,12 @@ impl Slot {
         }
         let Some(connector) = connector.take() else { return Ok(Step::Open) };
         let declared = key.capabilities.as_ref().and(caller.capabilities.clone());
-        let calls =
-            Calls { declared, has_token_of_caller: key.authority.is_some(), is_of_session: key.session.is_some() };
+        let calls = Calls {
+            declared,
+            has_token_of_caller: key.authority.is_some(),
+            is_of_session: key.session.is_some(),
+            is_public: connector.starts_process() && key.principal.is_none() && key.session.is_none(),
+        };
         let connection = Self::of_callers(self, connector, Role::Calls(calls));
         connection.run(registry, true);
         let lease = Lease::new(self, &connection, connection.begin_call(), caller);
@@ -460,6 +464,14 @@ impl Slot {
         let Some(connectors) = &self.options.connectors else { return false };
         let owner = self.authority(caller).or_else(|| caller.principal.clone());
         owner.is_some_and(|owner| connectors.of(&owner).is_some())
+    }
+
+    /// Adds the items that open connections for callers have listed after a change. The calls of these callers reach the definitions of
+    /// their own connection, so these definitions replace others.
+    pub(super) fn add_items_of_callers(&self, entries: &mut ServerEntries) {
+        let pool = self.pool.lock();
+        let open = pool.connections.iter().filter(|(_, connection)| connection.link.borrow().client.is_some());
+        open.for_each(|(_, connection)| entries.replace_with(&connection.entries()));
     }
 
     /// Ends the connections of a caller, and waits until their processes have ended.

@@ -70,6 +70,7 @@ impl Slot {
             (link.client, link.has_ended, link.state) = (None, true, ServerState::Stopped);
             link.next_attempt = None;
         });
+        self.forget_items_of_callers();
         // A connection that was not opened completely can have a process too.
         self.connector.closed().await;
     }
@@ -241,6 +242,7 @@ impl Slot {
         #[cfg(feature = "gateway")]
         self.sessions.reconnected();
         if let Role::Calls(_) = self.role {
+            self.forget_items_of_callers();
             let changes = self.changes_of_calls(registry, &client).await;
             self.ready(registry, &client);
             return Ok((client, changes));

@@ -85,6 +85,8 @@ pub(super) struct Calls {
     pub(super) has_token_of_caller: bool,
     /// The server keeps the state of a session, so the connection has no default idle time.
     pub(super) is_of_session: bool,
+    /// The connection has a process of its own, and its callers have no principal and no session. All clients can see its items.
+    pub(super) is_public: bool,
 }
 
 #[derive(Default)]
@@ -230,6 +232,14 @@ impl Slot {
         if *items.entries != entries {
             items.entries = Arc::new(entries);
         }
+    }
+
+    /// Forgets the items of a connection for callers. Returns whether it had any.
+    pub(super) fn forget_entries(&self) -> bool {
+        let mut items = self.items.lock();
+        let had_items = *items.entries != ServerEntries::default();
+        items.entries = Arc::default();
+        had_items
     }
 
     /// Takes the items from the disk. Returns false if the disk has no items of this definition.

@@ -127,6 +127,34 @@ async fn a_list_that_a_process_of_a_caller_reports_is_read_again() {
 }
 
 #[tokio::test]
+async fn a_tool_that_only_the_process_of_a_caller_has_is_in_the_lists_until_the_process_ends() {
+    for down in REVISIONS {
+        // Each process grows alone.
+        let processes = Processes::new(|_| Growing::server(&Arc::default()));
+        let host = host().server("s", connector(&processes)).start().await.unwrap();
+        let server = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let client = askable().connect(&server).await.unwrap();
+        let mut changes = client.listen(SubscriptionFilter::lists()).await.unwrap();
+        let names = async || -> Vec<String> {
+            client.list_tools().await.unwrap().iter().map(|tool| tool.name.clone()).collect()
+        };
+        timeout(SOON, client.call_tool("s__grow", ()).into_future()).await.unwrap().unwrap();
+        while next(&mut changes).await != Update::ToolsChanged {}
+        assert_eq!(names().await, ["s__grow", "s__new"], "{down}");
+        timeout(SOON, client.call_tool("s__new", ()).into_future()).await.unwrap().unwrap();
+        assert_eq!(processes.started(), 2, "{down}");
+        processes.kill(1);
+        let is_away = async {
+            while names().await.len() > 1 {
+                tokio::time::sleep(Duration::from_millis(10)).await
+            }
+        };
+        timeout(SOON, is_away).await.unwrap();
+        assert_eq!(names().await, ["s__grow"], "{down}");
+    }
+}
+
+#[tokio::test]
 async fn a_subscription_runs_in_the_process_of_the_calls_of_its_client() {
     for (down, up) in cells() {
         for is_askable in [true, false] {
