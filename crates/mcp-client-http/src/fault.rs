@@ -103,12 +103,15 @@ impl Fault {
             fault @ (Self::Tls { .. } | Self::Cleartext { .. } | Self::Client(_) | Self::Fetch(_) | Self::Roots(_)) => {
                 TransportError::unreachable(fault).lasting()
             }
-            fault @ (Self::Unsendable(_)
-            | Self::Redirect { .. }
-            | Self::RedirectWithin { .. }
-            | Self::ContentType(_)
-            | Self::NoEndpoint
-            | Self::ForeignEndpoint { .. }) => TransportError::other(fault).lasting(),
+            fault @ (Self::Redirect { .. } | Self::RedirectWithin { .. }) => TransportError::other(fault)
+                .lasting()
+                .with_summary("the server answered with a redirect that is not followed"),
+            fault @ Self::ContentType(_) => TransportError::other(fault)
+                .lasting()
+                .with_summary("the server answered with content that is neither JSON nor an event stream"),
+            fault @ (Self::Unsendable(_) | Self::NoEndpoint | Self::ForeignEndpoint { .. }) => {
+                TransportError::other(fault).lasting()
+            }
             fault => TransportError::other(fault),
         }
     }

@@ -365,6 +365,13 @@ impl Error {
         requested.map(|wait| wait.min(LONGEST_RETRY_AFTER))
     }
 
+    /// Returns a text that names the fault of the transport without details, if it has one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn summary(&self) -> Option<&'static str> {
+        self.transport()?.summary()
+    }
+
     pub(crate) fn transport(&self) -> Option<&TransportError> {
         match &*self.kind {
             Kind::Unreachable { source, .. } | Kind::Transport(source) | Kind::Lost(Some(source)) => Some(source),

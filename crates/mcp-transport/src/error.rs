@@ -32,6 +32,8 @@ pub struct TransportError {
     kind: Kind,
     request: Option<RequestId>,
     is_lasting: bool,
+    /// The fault without details, for clients of a relay.
+    summary: Option<&'static str>,
 }
 
 #[derive(Clone)]
@@ -243,6 +245,24 @@ impl TransportError {
         self
     }
 
+    /// Sets a text that names the fault without details.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_summary(mut self, summary: &'static str) -> Self {
+        self.summary = Some(summary);
+        self
+    }
+
+    /// Returns a text that names the fault without details, if the transport has one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn summary(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Unanswered => Some("the server ended its response without an answer to the request"),
+            _ => self.summary,
+        }
+    }
+
     /// Returns the request that the error belongs to; `None` when it belongs to the whole transport.
     #[must_use]
     pub fn request(&self) -> Option<&RequestId> {
@@ -396,7 +416,7 @@ impl From<io::Error> for TransportError {
 
 impl From<Kind> for TransportError {
     fn from(kind: Kind) -> Self {
-        Self { kind, request: None, is_lasting: false }
+        Self { kind, request: None, is_lasting: false, summary: None }
     }
 }
 

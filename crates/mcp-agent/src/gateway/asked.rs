@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use mcp_client::InputRequired;
-use mcp_protocol::{InputRequests, JsonObject, Method as _, ProtocolVersion, RpcError, method};
+use mcp_protocol::{
+    CreateMessageParams, ElicitParams, InputRequests, JsonObject, Method as _, ProtocolVersion, RpcError, method,
+    shape_object,
+};
 use mcp_server_core::{
     InputRound,
     source::{SourceCall, SourceOutcome, SourceResult},
@@ -165,6 +168,10 @@ impl Core {
     ) -> Result<SourceOutcome, RpcError> {
         if let Some(requests) = &required.result().input_requests {
             check_declared(call, &place.server, requests)?;
+            let version = call.context().version();
+            if !version.has_input_required() {
+                check_form(&place.server, requests, version)?;
+            }
         }
         let state = RelayState::Upstream {
             server: place.server.to_string(),
@@ -214,7 +221,25 @@ pub(super) fn check_declared(call: &SourceCall, server: &str, requests: &InputRe
     requests.0.iter().try_for_each(|(key, request)| {
         call.check_input_request(request).map_err(|error| {
             tracing::warn!(server, key, %error, "a server sent an input request that its client cannot answer");
-            RpcError::internal(format!("the server {server:?} sent an input request that the client did not declare"))
+            let text = format!("the server {server:?} sent an input request that the client did not declare");
+            RpcError::internal(text).with_data(json!({ "server": server, "retryable": false }))
+        })
+    })
+}
+
+/// Checks that a session of a revision can receive the input requests of a server. They change their form for it.
+fn check_form(server: &str, requests: &InputRequests, version: ProtocolVersion) -> Result<(), RpcError> {
+    requests.0.iter().try_for_each(|(key, request)| {
+        let params = request.params.clone().map(serde_json::from_value).transpose();
+        let checked = params.map(Option::unwrap_or_default).and_then(|mut params| match &*request.method {
+            method::Elicit::NAME => shape_object::<ElicitParams>(&mut params, version),
+            method::CreateMessage::NAME => shape_object::<CreateMessageParams>(&mut params, version),
+            _ => Ok(()),
+        });
+        checked.map_err(|error| {
+            tracing::warn!(server, key, %error, "an input request of a server is not valid");
+            RpcError::internal(format!("an input request of the server {server:?} is not valid: {error}"))
+                .with_data(json!({ "server": server, "retryable": false }))
         })
     })
 }

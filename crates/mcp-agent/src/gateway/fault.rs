@@ -153,7 +153,7 @@ fn text_of(failed: &mcp_client::Error) -> Cow<'static, str> {
             "the authorization server of the server is not available"
         }
         None if failed.is_unauthorized() => "the gateway has no valid credentials for the server",
-        None => "the connection to the server failed",
+        None => failed.summary().unwrap_or("the connection to the server failed"),
     };
     text.into()
 }

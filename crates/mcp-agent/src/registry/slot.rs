@@ -132,8 +132,8 @@ pub(crate) struct Unavailable {
 }
 
 /// The cause of a failed input request, and its remedy.
-const SEVERAL_CALLS: &str = "several calls can have caused it: `ServerOptions::asks`, or `\"asks\": true` in the entry of the server, \
-                             prevents this";
+const SEVERAL_CALLS: &str =
+    "calls of several callers can have caused it: `\"asks\": true` in the entry of the server prevents this";
 
 impl Link {
     fn unavailable(&self) -> Unavailable {

@@ -78,6 +78,19 @@ async fn an_http_status_of_a_server_is_in_its_error() {
 }
 
 #[tokio::test]
+async fn a_response_without_an_answer_has_an_error_without_its_details() {
+    let redirect = Reply::status(302, "").header("location", "http://internal.example/");
+    let page = Reply::status(200, "<html>an internal detail</html>").header("content-type", "text/html");
+    for (reply, text) in [
+        (redirect, "the server answered with a redirect that is not followed"),
+        (page, "the server answered with content that is neither JSON nor an event stream"),
+    ] {
+        let error = fault_of(reply, None).await;
+        assert_eq!((&*error.message, error.data), (text, Some(json!({ "server": "s", "retryable": false }))));
+    }
+}
+
+#[tokio::test]
 async fn a_call_without_an_authorization_was_not_sent() {
     let away: LoginFault = || AuthorizerError::unavailable("HTTP status 503", Some(Duration::from_secs(3)));
     let unknown: LoginFault = || AuthorizerError::login_required("x");

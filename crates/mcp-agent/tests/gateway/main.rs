@@ -25,6 +25,7 @@ mod listen_streams;
 mod lists;
 mod loops;
 mod mid_question;
+mod named_faults;
 mod page_bounds;
 mod pages_first;
 mod parts;

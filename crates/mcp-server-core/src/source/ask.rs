@@ -144,7 +144,13 @@ fn limit_of(request: &InputRequest, limits: &InputLimits, declared: &ClientCapab
     match is_declared {
         true => Ok(limit),
         false => {
-            let text = format!("the client does not support this input request: {}", request.method);
+            let has_other_mode = declared.elicitation.is_some() && request.method == method::Elicit::NAME;
+            let mode = match is_url {
+                true if has_other_mode => " in URL mode",
+                false if has_other_mode => " in form mode",
+                _ => "",
+            };
+            let text = format!("the client does not support this input request: {}{mode}", request.method);
             Err(RpcError::new(mcp_protocol::ErrorCode::METHOD_NOT_FOUND, text))
         }
     }

@@ -9,10 +9,11 @@ use std::{
 };
 
 use mcp_protocol::{
-    CreateMessageResult, ElicitResult, InputRequest, InputRequests, JsonObject, ListRootsResult, Method as _, method,
+    CreateMessageResult, ElicitAction, ElicitResult, InputRequest, InputRequests, JsonObject, ListRootsResult,
+    Method as _, Role, Root, SamplingContent, method,
 };
 use parking_lot::{Mutex, MutexGuard};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{
     sync::{oneshot, watch},
@@ -449,14 +450,72 @@ impl<R, C> Drop for Withdrawal<R, C> {
 }
 
 /// Checks that a response has the form of the result of its request.
+///
+/// # Errors
+/// The member without this form, and its expected form.
 fn check(request: &InputRequest, response: &Value) -> Result<(), String> {
-    fn is<T: DeserializeOwned>(response: &Value) -> Result<(), String> {
-        T::deserialize(response).map(drop).map_err(|error| error.to_string())
+    fn is<T: DeserializeOwned>(value: &Value) -> bool {
+        T::deserialize(value).is_ok()
     }
-    match &*request.method {
-        method::Elicit::NAME => is::<ElicitResult>(response),
-        method::CreateMessage::NAME => is::<CreateMessageResult>(response),
-        method::ListRoots::NAME => is::<ListRootsResult>(response),
-        _ => is::<IgnoredAny>(response),
+    let Value::Object(members) = response else { return Err("it must be a JSON object".to_owned()) };
+    let has = |name: &str, is: fn(&Value) -> bool| members.get(name).is_some_and(is);
+    let fault = match &*request.method {
+        method::Elicit::NAME if is::<ElicitResult>(response) => return Ok(()),
+        method::Elicit::NAME if !has("action", is::<ElicitAction>) => {
+            "`action` must be \"accept\", \"decline\" or \"cancel\""
+        }
+        method::Elicit::NAME if members.get("content").is_some_and(|content| !content.is_object()) => {
+            "`content` must be a JSON object"
+        }
+        method::CreateMessage::NAME if is::<CreateMessageResult>(response) => return Ok(()),
+        method::CreateMessage::NAME if !has("role", is::<Role>) => "`role` must be \"assistant\" or \"user\"",
+        method::CreateMessage::NAME if !has("model", Value::is_string) => "`model` must be a string",
+        method::CreateMessage::NAME if !has("content", is::<SamplingContent>) => {
+            "`content` must be a content block or a list of content blocks"
+        }
+        method::ListRoots::NAME if is::<ListRootsResult>(response) => return Ok(()),
+        method::ListRoots::NAME if !has("roots", is::<Vec<Root>>) => "`roots` must be a list of objects with a `uri`",
+        method::Elicit::NAME | method::CreateMessage::NAME | method::ListRoots::NAME => {
+            "an optional member has another type than the specification names"
+        }
+        _ => return Ok(()),
+    };
+    Err(fault.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_fault_of_a_response_names_the_member_and_its_form() {
+        let object = "it must be a JSON object";
+        let action = "`action` must be \"accept\", \"decline\" or \"cancel\"";
+        for (method, response, expected) in [
+            ("elicitation/create", json!(5), Some(object)),
+            ("elicitation/create", json!({}), Some(action)),
+            ("elicitation/create", json!({ "action": "nope" }), Some(action)),
+            (
+                "elicitation/create",
+                json!({ "action": "accept", "content": [] }),
+                Some("`content` must be a JSON object"),
+            ),
+            ("elicitation/create", json!({ "action": "accept", "content": { "name": "ada" }, "vendor": 1 }), None),
+            ("sampling/createMessage", json!({}), Some("`role` must be \"assistant\" or \"user\"")),
+            ("sampling/createMessage", json!({ "role": "user", "content": "x" }), Some("`model` must be a string")),
+            (
+                "sampling/createMessage",
+                json!({ "role": "user", "model": "m", "content": "x" }),
+                Some("`content` must be a content block or a list of content blocks"),
+            ),
+            ("roots/list", json!([]), Some(object)),
+            ("roots/list", json!({ "roots": [{}] }), Some("`roots` must be a list of objects with a `uri`")),
+            ("roots/list", json!({ "roots": [] }), None),
+        ] {
+            let checked = check(&InputRequest::new(method, None), &response);
+            assert_eq!(checked.err().as_deref(), expected, "{method} {response}");
+        }
     }
 }

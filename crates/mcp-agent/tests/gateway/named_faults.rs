@@ -1,0 +1,88 @@
+//! Faults of servers in errors and log records: each of them names its server.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex},
+};
+
+use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError};
+use mcp_server::{
+    Server,
+    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage, SourceResult},
+};
+use mcp_transport::BoxFuture;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tracing::{Dispatch, Event, Subscriber, field::Field};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt as _},
+};
+
+use crate::common::{REVISIONS, SOON, client, gateway, page};
+
+const LATEST: ProtocolVersion = REVISIONS[1];
+
+/// A server of 2026-07-28 whose tool returns this input request.
+struct Asking(Value);
+
+impl Source for Asking {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page((list == SourceList::Tools).then_some(r#"{"name":"ask","inputSchema":{"type":"object"}}"#))
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let requests = json!({ "q": self.0 });
+        let result = json!({ "resultType": "input_required", "requestState": "x", "inputRequests": requests });
+        let result = SourceResult::new(result.to_string(), LATEST);
+        Box::pin(std::future::ready(Ok(SourceOutcome::InputRequired(result))))
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_a_question_that_a_client_cannot_receive_names_the_server() {
+    let form = json!({ "requestedSchema": { "type": "object", "properties": {} } });
+    let page = json!({ "mode": "url", "message": "?", "url": "https://a.example/", "elicitationId": "1" });
+    let warnings = Warnings::default();
+    let _default = tracing::dispatcher::set_default(&warnings.dispatch());
+    let undeclared = "the server \"s\" sent an input request that the client did not declare";
+    for (params, down, expected) in [
+        (&page, REVISIONS[0], undeclared),
+        (&page, REVISIONS[1], undeclared),
+        (&form, REVISIONS[0], "an input request of the server \"s\" is not valid: missing field `message`"),
+    ] {
+        let source = Asking(json!({ "method": "elicitation/create", "params": params }));
+        let server = Server::builder::<()>("s", "1").versions([LATEST]).source(source).build();
+        let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([down]).build();
+        let user = client().on_elicit(async |_form| Ok(ElicitResult::decline())).connect(&gateway).await.unwrap();
+        let called = timeout(SOON, user.call_tool("s__ask", ()).into_future()).await.unwrap();
+        let error = called.unwrap_err().rpc().unwrap().clone();
+        let data = json!({ "server": "s", "retryable": false });
+        assert_eq!((&*error.message, error.data), (expected, Some(data)), "{down}");
+        let record = warnings.0.lock().unwrap().pop().unwrap();
+        // The client declared forms.
+        assert_eq!(record.contains("elicitation/create in URL mode"), expected == undeclared, "{down}: {record}");
+        assert!(record.contains("server=\"s\""), "{down}: {record}");
+    }
+}
+
+/// The texts and the fields of the warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == tracing::Level::WARN {
+            let mut fields = Vec::new();
+            event.record(&mut |field: &Field, value: &dyn Debug| fields.push(format!("{field}={value:?}")));
+            self.0.lock().unwrap().push(fields.join(" "));
+        }
+    }
+}
+
+impl Warnings {
+    fn dispatch(&self) -> Dispatch {
+        Dispatch::new(tracing_subscriber::registry().with(self.clone()))
+    }
+}
