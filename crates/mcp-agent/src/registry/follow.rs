@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     Registry, ServerState, Slot,
     changes::Changes,
-    listing::list,
+    listing::{list, text_of_incomplete},
     runner::until,
     slot::{Calls, Role},
 };
@@ -37,6 +37,13 @@ impl Slot {
         let (former, keeps_tools) = self.former();
         let mut listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
         self.add_items_of_callers(&mut listed.entries);
+        // A list with the same fault is read again and again.
+        let known = self.diagnostics();
+        for (reason, lists) in &listed.incomplete {
+            if lists.iter().any(|list| !known.contains(&text_of_incomplete(list, reason))) {
+                tracing::warn!(server = &*self.name, lists = lists.join(", "), reason, "a list is incomplete");
+            }
+        }
         let fault_of_pins = self.publish(registry, listed.entries, listed.is_complete).await;
         self.activity.touch();
         let all: Vec<String> = listed.problems.into_iter().chain(fault_of_pins).collect();

@@ -1,7 +1,7 @@
 //! Reads the lists of a server: all pages, within a time limit. Pages before a fault stay.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -32,6 +32,8 @@ pub(super) struct Listed {
     pub(super) problems: Vec<String>,
     /// The parts of the filter without an effect.
     pub(super) notes: Vec<String>,
+    /// The names of the incomplete lists by their reasons.
+    pub(super) incomplete: BTreeMap<String, Vec<&'static str>>,
     /// No list failed. Otherwise another reading can have more items.
     pub(super) is_complete: bool,
     /// The error of a list of tools that failed.
@@ -44,6 +46,8 @@ struct Read<T> {
     hint: ListHint,
     /// Why the list is incomplete, and the invalid items.
     problems: Vec<String>,
+    /// The name of an incomplete list, and the reason.
+    incomplete: Option<(&'static str, String)>,
     error: Option<Error>,
     /// The list failed before its end. The missing items are unknown.
     has_failed: bool,
@@ -77,6 +81,11 @@ pub(super) async fn list(
         read("prompts", has_prompts.then(|| client.list_prompts().fresh().raw_items().stream()), end),
     );
     let mut problems = Vec::new();
+    let reasons = [&tools.incomplete, &resources.incomplete, &templates.incomplete, &prompts.incomplete];
+    let mut incomplete = BTreeMap::<String, Vec<&str>>::new();
+    for (noun, reason) in reasons.into_iter().flatten() {
+        incomplete.entry(reason.clone()).or_default().push(noun);
+    }
     let has_failed = [tools.has_failed, resources.has_failed, templates.has_failed, prompts.has_failed];
     let is_complete = !has_failed.contains(&true);
     let gateways = gateways(client, capabilities, end, &former.facts.gateways, is_complete).await;
@@ -131,7 +140,7 @@ pub(super) async fn list(
         prompts: keep(&former.prompts, prompts, |item| &item.name, &mut problems),
         facts,
     };
-    Listed { entries, problems, notes, is_complete, error }
+    Listed { entries, problems, notes, incomplete, is_complete, error }
 }
 
 /// Returns the ids of the gateways that the items of a server can come through: its own, and those behind it. The lists have been read,
@@ -183,8 +192,14 @@ fn keep<T>(
     merge(former, &items, read.has_failed, |item: &Arc<RawItem<T>>| key(item))
 }
 
-async fn read<T: ListItem>(noun: &str, stream: Option<Items<RawItem<T>>>, end: Instant) -> Read<T> {
-    let mut read = Read { items: Vec::new(), hint: None, problems: Vec::new(), error: None, has_failed: false };
+/// Returns the diagnostic of an incomplete list.
+pub(super) fn text_of_incomplete(noun: &str, reason: &str) -> String {
+    format!("the list of {noun} is incomplete: {reason}")
+}
+
+async fn read<T: ListItem>(noun: &'static str, stream: Option<Items<RawItem<T>>>, end: Instant) -> Read<T> {
+    let mut read =
+        Read { items: Vec::new(), hint: None, problems: Vec::new(), incomplete: None, error: None, has_failed: false };
     let Some(mut stream) = stream else { return read };
     let mut bytes = 0;
     let mut has_failed = false;
@@ -215,9 +230,9 @@ async fn read<T: ListItem>(noun: &str, stream: Option<Items<RawItem<T>>>, end: I
     // Former items complete a list that failed, and a hint of the first pages does not apply to them.
     read.hint = stream.cache_hint().filter(|_| !has_failed);
     if let Some(reason) = reason {
-        tracing::warn!(list = noun, reason, "a list is incomplete");
         read.has_failed = has_failed;
-        read.problems.push(format!("the list of {noun} is incomplete: {reason}"));
+        read.problems.push(text_of_incomplete(noun, &reason));
+        read.incomplete = Some((noun, reason));
     }
     let omitted = stream.omitted();
     read.problems.extend(omitted.iter().take(MAX_NAMED).map(ToString::to_string));

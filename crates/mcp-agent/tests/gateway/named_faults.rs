@@ -4,8 +4,10 @@
 use std::{
     fmt::Debug,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
+use mcp_agent::Host;
 use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError};
 use mcp_server::{
     Server,
@@ -13,14 +15,14 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{Dispatch, Event, Subscriber, field::Field};
 use tracing_subscriber::{
     Layer,
     layer::{Context, SubscriberExt as _},
 };
 
-use crate::common::{REVISIONS, SOON, client, gateway, page};
+use crate::common::{Pipe, REVISIONS, SOON, client, gateway, page};
 
 const LATEST: ProtocolVersion = REVISIONS[1];
 
@@ -85,4 +87,29 @@ impl Warnings {
     fn dispatch(&self) -> Dispatch {
         Dispatch::new(tracing_subscriber::registry().with(self.clone()))
     }
+}
+
+/// A server that cannot list its items.
+struct Broken;
+
+impl Source for Broken {
+    fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        Box::pin(std::future::ready(Err(RpcError::internal("broken"))))
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_an_incomplete_list_names_the_server_once() {
+    let warnings = Warnings::default();
+    let _default = tracing::dispatcher::set_default(&warnings.dispatch());
+    let server = Server::builder::<()>("s", "1").versions([REVISIONS[0]]).source(Broken).build();
+    let host = Host::builder("gateway", "1").server("files", Pipe::new(server)).start().await.unwrap();
+    // The lists are read again meanwhile.
+    sleep(Duration::from_secs(60)).await;
+    let warnings = warnings.0.lock().unwrap();
+    let records: Vec<_> = warnings.iter().filter(|record| record.contains("a list is incomplete")).collect();
+    assert!(records.len() == 1 && records[0].contains("server=\"files\""), "{warnings:?}");
+    assert!(records[0].contains("lists=\"tools, resources, resource templates, prompts\""), "{warnings:?}");
+    drop(host);
 }
