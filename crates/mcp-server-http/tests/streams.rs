@@ -37,6 +37,25 @@ async fn sends_keep_alives_on_a_quiet_stream_of_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_of_a_session_restarts_the_interval_of_keep_alives() {
+    let server = common::server();
+    let service = server.clone().into_service(HttpConfig::new());
+    let session = open(&service).await;
+    initialized(&service, &session).await;
+    let mut stream = opened(&service, &session).await;
+    let start = Instant::now();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    server.tools().add(tool("later", async || "later")).unwrap();
+    let event = frame(&mut stream).await.unwrap();
+    assert!(event.windows(12).any(|window| window == b"list_changed"), "{event:?}");
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+    for seconds in [20, 35] {
+        assert_eq!(frame(&mut stream).await.unwrap(), ": keep-alive\n\n");
+        assert_eq!(start.elapsed(), Duration::from_secs(seconds));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn sends_keep_alives_on_a_quiet_call_until_it_answers() {
     let quiet_for_40 = async |progress: Progress| {
         progress.report(1.0, None, None).await;

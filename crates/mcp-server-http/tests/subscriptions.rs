@@ -58,11 +58,18 @@ async fn a_stream_is_acknowledged_notified_kept_alive_and_completed() {
     let start = Instant::now();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), ": keep-alive\n\n");
     assert_eq!(start.elapsed(), Duration::from_secs(15));
+    tokio::time::sleep(Duration::from_secs(5)).await;
     server.notify().resources_changed();
     server.notify().resource_updated("x:a");
     let updated = message(&mut body).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::from_secs(20));
     assert_eq!(updated["method"], "notifications/resources/updated");
     assert_eq!(updated["params"], json!({ "uri": "x:a", "_meta": { ID: 1 } }));
+    // The event has restarted the interval.
+    for seconds in [35, 50] {
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), ": keep-alive\n\n");
+        assert_eq!(start.elapsed(), Duration::from_secs(seconds));
+    }
     server.tools().add(tool("later", async || "later")).unwrap();
     let changed = message(&mut body).await.unwrap();
     assert_eq!(changed["method"], "notifications/tools/list_changed");

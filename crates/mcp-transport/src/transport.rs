@@ -125,7 +125,8 @@ pub trait FrameSender: Send + Sync + 'static {
     /// Waits for capacity, then queues a message in three pieces: the message of the frame, `body` and `end`. A server sends a
     /// prepared list or a large text as `body`. A sender that writes the pieces one after the other copies no body.
     ///
-    /// Default: joins the pieces, then [`FrameSender::send`].
+    /// Default: joins the pieces, then [`FrameSender::send`]. A sender that wraps another one forwards the call, so that the other one
+    /// decides.
     ///
     /// ```
     /// use bytes::Bytes;

@@ -322,7 +322,11 @@ impl Listening {
         loop {
             let next = self.listener.state().changes.pop();
             match next {
-                Some(change) => stream.send(change.message(Some(stream.id))).await?,
+                Some(change) => {
+                    stream.send(change.message(Some(stream.id))).await?;
+                    // Neither a queue with capacity nor a stored notice lets other tasks run.
+                    tokio::task::coop::consume_budget().await;
+                }
                 None => self.listener.more.notified().await,
             }
         }

@@ -8,10 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use mcp_protocol::RequestId;
-use mcp_transport::{
-    BoxFuture, Frame, FrameSender, TransportError, TrySendError,
-    queue::{Queue, TryPushError},
-};
+use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, queue::Queue};
 
 /// The bytes of messages that wait in one queue. A larger message waits alone.
 const CAPACITY: u32 = 1 << 20;
@@ -83,11 +80,12 @@ impl FrameSender for MessageQueue {
         Box::pin(self.queue.push(self.cost(frame.message.len()), frame.message))
     }
 
-    fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
-        let pushed = self.queue.try_push(self.cost(frame.message.len()), frame.message.clone());
-        pushed.map_err(|error| match error {
-            TryPushError::Full(_) => TrySendError::Full(frame),
-            TryPushError::Closed(_) => TrySendError::Closed(frame),
+    fn try_send(&self, mut frame: Frame) -> Result<(), TrySendError> {
+        let message = std::mem::take(&mut frame.message);
+        self.queue.try_push(self.cost(message.len()), message).map_err(|error| {
+            let is_full = error.is_full();
+            frame.message = error.into_item();
+            if is_full { TrySendError::Full(frame) } else { TrySendError::Closed(frame) }
         })
     }
 

@@ -277,8 +277,18 @@ async fn write_some<W: AsyncWrite + Unpin>(
         }
     }
     if let Some(message) = long {
-        let [start, body, end] = message.pieces();
-        write_slices(writer, &mut [gathered, start, body, end, b"\n"].map(IoSlice::new)).await?;
+        let [mut start, body, end] = message.pieces();
+        // Without vectored writes, each slice is a write.
+        if start.len() < DIRECT {
+            gathered.extend_from_slice(start);
+            start = &[];
+        }
+        if end.is_empty() {
+            write_slices(writer, &mut [gathered, start, body, b"\n"].map(IoSlice::new)).await?;
+        } else {
+            let end = [end, b"\n"].concat();
+            write_slices(writer, &mut [gathered, start, body, &end].map(IoSlice::new)).await?;
+        }
     } else {
         write_slices(writer, &mut [IoSlice::new(gathered)]).await?;
     }
