@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 
 use self::{
     builds::Folders,
-    commit::Commit,
     figure::{Aim, Figure, Series},
+    machine::Machine,
     options::{Options, Stage},
-    page::{Builds, Machine, Results},
+    publication::{Measured, Publication},
 };
 use crate::{
     process,
@@ -28,12 +28,15 @@ mod busy;
 #[path = "../bench/src/choices.rs"]
 mod choices;
 mod commit;
+mod date;
 #[path = "../bench/src/figure.rs"]
 mod figure;
 mod instructions;
+mod machine;
 mod options;
 mod page;
 mod plot;
+mod publication;
 mod stamp;
 mod svg;
 
@@ -92,28 +95,22 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         return page::render(&folders.root);
     }
     let options = Options::parse(args)?;
-    let load = page::load_average();
-    let machine = Machine::read(&folders.root, load);
-    // Read before the builds and the measurements, which take an hour.
-    let kept = (options.publish && options.no_build).then(|| page::published_builds(&folders.root, &machine));
-    let kept = kept.transpose()?;
-    let commits = match options.publish {
-        true => Some((Commit::read(&folders.root, &[])?, Commit::read(&folders.root, &commit::OF_BUILDS)?)),
-        false => None,
-    };
+    let machine = Machine::read(&folders.root, machine::load_average());
+    // A fault of the conditions ends the run before the builds and the measurements, which take an hour.
+    let prepare = || Publication::prepare(&folders.root, &machine, options.no_build);
+    let publication = options.publish.then(prepare).transpose()?;
     if let Some(folder) = &options.plots {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let program = program(&folders)?;
-    let busy = if options.publish { quiet_cores()? } else { page::busy_cores(QUIET_STEP) };
+    let busy = if options.publish { quiet_cores()? } else { machine::busy_cores(QUIET_STEP) };
     if busy > QUIET {
         println!("NOT QUIET: other processes use the machine, so the figures vary more");
     }
-    let mut run = Run { program, folders, options, machine, kept, commits, failures: Vec::new() };
+    let mut run = Run { program, folders, options, machine, publication, failures: Vec::new() };
     let is_complete = run.stages();
-    if run.options.publish
-        && is_complete
-        && let Err(error) = run.publish()
+    if let Some(publication) = run.publication.take().filter(|_| is_complete)
+        && let Err(error) = run.publish(publication)
     {
         run.failures.push(format!("publication: {error:#}"));
     }
@@ -143,10 +140,7 @@ struct Run {
     folders: Folders,
     options: Options,
     machine: Machine,
-    /// The builds of the page that a publication keeps.
-    kept: Option<(Builds, Vec<Figure>)>,
-    /// The commits of all files and of the files of the builds, at the start of a publication.
-    commits: Option<(Commit, Commit)>,
+    publication: Option<Publication>,
     failures: Vec<String>,
 }
 
@@ -157,7 +151,8 @@ impl Run {
         for (number, stage) in (1..).zip(&stages) {
             println!("\n[{number}/{}] {}", stages.len(), stage.name());
             let start = Instant::now();
-            if let Err(error) = self.check_commit() {
+            let checked = self.publication.as_ref().map_or(Ok(()), |publication| publication.check(&self.folders.root));
+            if let Err(error) = checked {
                 self.failures.push(format!("{}: {error:#}", stage.name()));
                 return false;
             }
@@ -170,14 +165,6 @@ impl Run {
             }
         }
         true
-    }
-
-    /// Checks that the sources of a publication are those of its start. Each stage builds programs from them.
-    fn check_commit(&self) -> Result<(), Error> {
-        let Some((commit, _)) = &self.commits else { return Ok(()) };
-        let now = Commit::read(&self.folders.root, &[])?;
-        let message = || format!("the sources have changed since the start: {commit} then, {now} now");
-        if now == *commit { Ok(()) } else { Err(Error::msg(message())) }
     }
 
     fn stage(&mut self, stage: Stage) -> Result<(), Error> {
@@ -259,24 +246,22 @@ impl Run {
     }
 
     /// Writes the results of the stages to the page. Each stage must have written its figures.
-    fn publish(&mut self) -> Result<(), Error> {
-        self.check_commit()?;
-        let versions = page::versions(&self.folders.root)?;
-        let (commit, commit_of_builds) = self.commits.take().unzip();
-        let (builds, of_builds) = match self.kept.take() {
-            Some(kept) => kept,
-            None => (Builds::new(&self.machine, &versions, commit_of_builds), read(&self.json(Stage::Builds))?),
-        };
-        let mut figures: Vec<Figure> = Vec::new();
+    fn publish(&mut self, publication: Publication) -> Result<(), Error> {
+        publication.check(&self.folders.root)?;
+        let mut calls: Vec<Figure> = Vec::new();
         for stage in [Stage::Load, Stage::Start, Stage::Memory] {
-            figures.extend(read::<Vec<Figure>>(&self.json(stage))?);
+            calls.extend(read::<Vec<Figure>>(&self.json(stage))?);
         }
-        figures.extend(of_builds);
-        figures.extend(read::<Vec<Figure>>(&self.json(Stage::Growth))?);
-        let series = read(&self.folders.out().join(SERIES))?;
-        self.failures.extend(doubtful(&figures));
-        let (rounds, machine) = (self.options.rounds(), self.machine.clone());
-        let results = Results { date: page::today(), commit, builds, machine, rounds, versions, figures, series };
+        let has_builds = self.options.stages.contains(&Stage::Builds);
+        let results = publication.results(Measured {
+            machine: self.machine.clone(),
+            rounds: self.options.rounds(),
+            calls,
+            builds: has_builds.then(|| read(&self.json(Stage::Builds))).transpose()?,
+            growth: read(&self.json(Stage::Growth))?,
+            series: read(&self.folders.out().join(SERIES))?,
+        });
+        self.failures.extend(doubtful(&results.figures));
         page::publish(&self.folders.root, &results)
     }
 
@@ -315,7 +300,7 @@ impl Run {
 
 /// Waits until the machine is quiet. Returns the number of its busy cores.
 fn quiet_cores() -> Result<f64, Error> {
-    quiet(|| page::busy_cores(QUIET_STEP))
+    quiet(|| machine::busy_cores(QUIET_STEP))
 }
 
 /// Counts busy cores until the machine is quiet, for at most [`QUIET_LIMIT`]. Each count lasts [`QUIET_STEP`].

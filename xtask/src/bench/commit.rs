@@ -1,44 +1,33 @@
-//! The commit of a measurement.
+//! The commit of a measurement, and the files that the measured programs follow.
 
-use std::{fmt, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, fmt, path::Path, process::Command, time::Duration};
 
-use anyhow::Error;
+use anyhow::{Context, Error};
 use serde::{Deserialize, Serialize};
 
 use crate::process;
 
 const GIT_LIMIT: Duration = Duration::from_secs(60);
-/// The paths that the measured builds follow.
-pub(super) const OF_BUILDS: [&str; 5] =
-    ["crates", "Cargo.toml", "Cargo.lock", "xtask/bench/peers", "xtask/src/bench/builds.rs"];
+/// A page has no effect on a program.
+const NO_PAGES: &str = ":(exclude)*.md";
+/// The files that the measured builds follow.
+const OF_BUILDS: [&str; 6] =
+    ["crates", "Cargo.toml", "Cargo.lock", "xtask/bench/peers", "xtask/src/bench/builds.rs", NO_PAGES];
+/// The files that all measured programs follow.
+const OF_PROGRAMS: [&str; 7] =
+    [".cargo", "crates", "xtask", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", NO_PAGES];
 
-/// A commit, and whether the files differed from it.
+/// A commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
 pub(super) struct Commit {
     pub(super) id: String,
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub(super) has_changes: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 impl Commit {
-    /// Reads the commit of the files below some paths. Without paths, all files count.
-    pub(super) fn read(root: &Path, below: &[&str]) -> Result<Self, Error> {
-        let id = git(root, &["rev-parse", "HEAD"], &[])?.trim().to_owned();
-        let changes = git(root, &["status", "--porcelain"], below)?;
-        Ok(Self { id, has_changes: !changes.trim().is_empty() })
-    }
-
     /// Whether the files that builds follow have changed since a build of this commit.
     pub(super) fn is_outdated(&self, root: &Path) -> Result<bool, Error> {
         // A commit that a rebase replaced does not exist in each clone.
-        let object = format!("{}^{{commit}}", self.id);
-        if self.has_changes || git(root, &["cat-file", "-e", &object], &[]).is_err() {
+        if git(root, &["cat-file", "-e", &self.id], &[]).is_err() {
             return Ok(true);
         }
         let changed = git(root, &["diff", "--name-only", &self.id], &OF_BUILDS)?;
@@ -48,8 +37,44 @@ impl Commit {
 
 impl fmt::Display for Commit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = self.id.get(..12).unwrap_or(&self.id);
-        write!(f, "`{short}`{}", if self.has_changes { ", with changes" } else { "" })
+        write!(f, "`{}`", self.id.get(..12).unwrap_or(&self.id))
+    }
+}
+
+/// The files that the measured programs follow, as a commit contains them.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) commit: Commit,
+    /// A line of each file, with the id of its content.
+    files: String,
+}
+
+impl Sources {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// If a file differs from the commit. A result of such a file has no commit that repeats it.
+    pub(super) fn read(root: &Path) -> Result<Self, Error> {
+        let changes = git(root, &["status", "--porcelain"], &OF_PROGRAMS)?;
+        if let Some(first) = changes.lines().next() {
+            let count = changes.lines().count();
+            let message = format!("files of the measured programs differ from the commit ({count}): {}", first.trim());
+            return Err(Error::msg(message));
+        }
+        let id = git(root, &["rev-parse", "HEAD"], &[])?.trim().to_owned();
+        Ok(Self { commit: Commit { id }, files: git(root, &["ls-files", "--stage"], &OF_PROGRAMS)? })
+    }
+
+    /// Checks that the files have the same content as at this reading. A later commit may change other files.
+    pub(super) fn check(&self, root: &Path) -> Result<(), Error> {
+        const CHANGED: &str = "the sources have changed since the start";
+        let now = Self::read(root).context(CHANGED)?;
+        let [then, now] = [self, &now].map(|sources| sources.files.lines().collect::<BTreeSet<_>>());
+        let path = |line: &&str| line.rsplit('\t').next().map(str::to_owned);
+        match then.symmetric_difference(&now).next().and_then(path) {
+            Some(path) => Err(Error::msg(format!("{CHANGED} at {}: {path}", self.commit))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -69,50 +94,108 @@ fn git(root: &Path, args: &[&str], below: &[&str]) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, path::PathBuf};
 
     use super::*;
 
+    /// A repository in the temporary folder of the system.
+    struct Repository(PathBuf);
+
+    impl Repository {
+        /// Makes a repository with a commit.
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("mcp-bench-{name}-{}", std::process::id()));
+            let repository = Self(root);
+            for path in ["crates/a.rs", "crates/README.md", "Cargo.toml", "Cargo.lock", "docs/a.md"] {
+                repository.write(path, "1");
+            }
+            for path in ["xtask/bench/peers/a.rs", "xtask/bench/src/a.rs", "xtask/src/bench/builds.rs"] {
+                repository.write(path, "1");
+            }
+            git(&repository.0, &["init", "--quiet"], &[]).unwrap();
+            repository.commit();
+            repository
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn commit(&self) {
+            git(&self.0, &["add", "--all"], &[]).unwrap();
+            let author = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"];
+            git(&self.0, &[&author as &[&str], &["commit", "--quiet", "--message", "a"]].concat(), &[]).unwrap();
+        }
+    }
+
+    impl Drop for Repository {
+        fn drop(&mut self) {
+            // The folder is small and temporary.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
     #[test]
     fn changed_files_and_later_commits_outdate_a_build() {
-        let root = std::env::temp_dir().join(format!("mcp-bench-commit-{}", std::process::id()));
-        let write = |path: &str, text: &str| {
-            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
-            fs::write(root.join(path), text).unwrap();
-        };
-        let commit = || {
-            git(&root, &["add", "--all"], &[]).unwrap();
-            let author = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"];
-            git(&root, &[&author as &[&str], &["commit", "--quiet", "--message", "a"]].concat(), &[]).unwrap();
-        };
-        for path in OF_BUILDS {
-            write(if path.contains('.') { path } else { "crates/a.rs" }, "1");
+        let repository = Repository::new("builds");
+        let root = &repository.0;
+        let built = Sources::read(root).unwrap().commit;
+        assert!(!built.is_outdated(root).unwrap());
+        for page in ["docs/a.md", "crates/README.md", "xtask/bench/src/a.rs"] {
+            repository.write(page, "2");
         }
-        write("xtask/bench/peers/a.rs", "1");
-        git(&root, &["init", "--quiet"], &[]).unwrap();
-        commit();
-        let built = Commit::read(&root, &OF_BUILDS).unwrap();
-        assert!(!built.has_changes && !built.is_outdated(&root).unwrap());
-        write("docs/a.md", "1");
-        assert!(!Commit::read(&root, &OF_BUILDS).unwrap().has_changes && Commit::read(&root, &[]).unwrap().has_changes);
-        commit();
-        assert!(!built.is_outdated(&root).unwrap());
-        write("crates/a.rs", "2");
-        assert!(built.is_outdated(&root).unwrap() && Commit::read(&root, &OF_BUILDS).unwrap().has_changes);
-        commit();
-        assert!(built.is_outdated(&root).unwrap());
-        let unknown = Commit { id: "0123456789012345678901234567890123456789".to_owned(), has_changes: false };
-        assert!(unknown.is_outdated(&root).unwrap());
-        fs::remove_dir_all(&root).unwrap();
+        repository.commit();
+        assert!(!built.is_outdated(root).unwrap());
+        repository.write("crates/a.rs", "2");
+        assert!(built.is_outdated(root).unwrap());
+        repository.commit();
+        assert!(built.is_outdated(root).unwrap());
+    }
+
+    #[test]
+    fn a_missing_commit_is_outdated() {
+        let repository = Repository::new("missing");
+        let unknown = Commit { id: "0123456789012345678901234567890123456789".to_owned() };
+        assert!(unknown.is_outdated(&repository.0).unwrap());
+    }
+
+    #[test]
+    fn a_change_of_a_measured_program_is_found() {
+        for (path, is_found) in [
+            ("crates/a.rs", true),
+            ("crates/new.rs", true),
+            ("xtask/bench/src/a.rs", true),
+            ("Cargo.lock", true),
+            ("rust-toolchain.toml", true),
+            (".cargo/config.toml", true),
+            ("crates/README.md", false),
+            ("docs/a.md", false),
+            ("examples/a.rs", false),
+        ] {
+            let repository = Repository::new("sources");
+            let root = &repository.0;
+            let sources = Sources::read(root).unwrap();
+            repository.write(path, "2");
+            assert_eq!(Sources::read(root).is_err(), is_found, "{path}");
+            let before = sources.check(root).map_err(|error| format!("{error:#}"));
+            repository.commit();
+            let after = sources.check(root).map_err(|error| error.to_string());
+            assert!(Sources::read(root).is_ok(), "{path}");
+            for outcome in [before, after] {
+                let error = outcome.err().unwrap_or_default();
+                assert_eq!(error.contains(path.split('/').next().unwrap()), is_found, "{path}: {error}");
+                assert_eq!(error.starts_with("the sources have changed since the start"), is_found, "{path}: {error}");
+            }
+        }
     }
 
     #[test]
     fn a_commit_has_a_short_text() {
-        for (has_changes, expected) in [(false, "`0123456789ab`"), (true, "`0123456789ab`, with changes")] {
-            let commit = Commit { id: "0123456789abcdef".to_owned(), has_changes };
-            assert_eq!(commit.to_string(), expected);
-            let text = serde_json::to_string(&commit).unwrap();
-            assert_eq!(serde_json::from_str::<Commit>(&text).unwrap(), commit);
-        }
+        let commit = Commit { id: "0123456789abcdef".to_owned() };
+        assert_eq!(commit.to_string(), "`0123456789ab`");
+        let text = serde_json::to_string(&commit).unwrap();
+        assert_eq!(serde_json::from_str::<Commit>(&text).unwrap(), commit);
     }
 }

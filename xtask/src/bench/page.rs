@@ -2,10 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, OpenOptions},
     path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Error};
@@ -14,17 +12,16 @@ use toml::Table;
 
 use super::{
     builds::{self, LIBRARIES, PEERS},
-    busy::busy,
     commit::Commit,
+    date::today,
     figure::{self, BARE, Doubt, Figure, Series, number},
+    machine::Machine,
     plot,
 };
-use crate::process;
 
 const PAGE: &str = "docs/performance.md";
 const FOLDER: &str = "docs/performance";
 const RESULTS: &str = "docs/performance/results.json";
-const VERSION_LIMIT: Duration = Duration::from_secs(20);
 
 /// All that a publication contains.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,54 +68,10 @@ impl Builds {
     }
 }
 
-/// The machine of a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Machine {
-    cores: usize,
-    processor: String,
-    system: String,
-    rust: String,
-    /// The load average of the minute before the run.
-    load: f64,
-    /// The busy cores before the calls, after the builds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) busy_before_calls: Option<f64>,
-}
-
-/// The load average of the last minute. It is zero if the system has none.
-pub(super) fn load_average() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or_default()
-}
-
-/// The number of cores that were busy during an interval. It is zero if the system does not count the time of its cores.
-pub(super) fn busy_cores(interval: Duration) -> f64 {
-    let times = || busy(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default();
-    let (before, start) = (times(), Instant::now());
-    std::thread::sleep(interval);
-    times().saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64()
-}
-
-impl Machine {
-    /// Reads the properties of this machine, which has a load average.
-    pub(super) fn read(root: &Path, load: f64) -> Self {
-        let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-        let rust = process::capture(compiler.arg("--version").current_dir(root), VERSION_LIMIT);
-        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let processor = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        Self {
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            processor: processor.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned()),
-            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            rust: rust
-                .map_or_else(|_| "unknown".to_owned(), |captured| captured.stdout.trim().replace("rustc ", "Rust ")),
-            load,
-            busy_before_calls: None,
-        }
-    }
-}
-
 /// The versions of the other libraries in their lock file.
+///
+/// # Errors
+/// If the file has no version of a library.
 pub(super) fn versions(root: &Path) -> Result<BTreeMap<String, String>, Error> {
     let path = root.join(PEERS).join("Cargo.lock");
     let lock: Table = toml::from_str(&fs::read_to_string(&path).context(path.display().to_string())?)?;
@@ -127,42 +80,19 @@ pub(super) fn versions(root: &Path) -> Result<BTreeMap<String, String>, Error> {
         let name = package.get("name")?.as_str().filter(|name| LIBRARIES.contains(name))?;
         Some((name.to_owned(), package.get("version")?.as_str()?.to_owned()))
     };
-    Ok(packages.filter_map(version).collect())
-}
-
-/// The day in UTC.
-pub(super) fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    date(seconds / (24 * 60 * 60))
-}
-
-/// The date of a day since 1970, in the Gregorian calendar.
-fn date(days: u64) -> String {
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut year, mut day) = (1970, days);
-    while day >= 365 + u64::from(is_leap(year)) {
-        day -= 365 + u64::from(is_leap(year));
-        year += 1;
+    let versions: BTreeMap<String, String> = packages.filter_map(version).collect();
+    match LIBRARIES.into_iter().find(|library| !versions.contains_key(*library)) {
+        Some(missing) => Err(Error::msg(format!("{}: no version of {missing}", path.display()))),
+        None => Ok(versions),
     }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if day < length {
-            break;
-        }
-        day -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", day + 1)
 }
 
 /// Returns the origin and the figures of the builds on the page.
 ///
 /// # Errors
-/// If the page has no builds, or if builds of today would have another compiler, processor, library or source.
-pub(super) fn published_builds(root: &Path, machine: &Machine) -> Result<(Builds, Vec<Figure>), Error> {
-    let today = Builds::new(machine, &versions(root)?, None);
-    kept_builds(committed(root)?, &today, |commit| commit.is_outdated(root))
+/// If the page has no builds, or if builds of `today` would have another compiler, processor, library or source.
+pub(super) fn published_builds(root: &Path, today: &Builds) -> Result<(Builds, Vec<Figure>), Error> {
+    kept_builds(committed(root)?, today, |commit| commit.is_outdated(root))
 }
 
 fn kept_builds(
@@ -189,6 +119,22 @@ fn committed(root: &Path) -> Result<Results, Error> {
     serde_json::from_str(&text).context(RESULTS)
 }
 
+/// Checks that a publication can write its files: before the measurements, which take an hour.
+pub(super) fn check(root: &Path) -> Result<(), Error> {
+    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    for (name, _) in MARKED {
+        replaced(&page, name, "")?;
+    }
+    let probe = Path::new(FOLDER).join(format!(".write-{}", std::process::id()));
+    fs::create_dir_all(root.join(FOLDER)).context(FOLDER)?;
+    fs::write(root.join(&probe), "").and_then(|()| fs::remove_file(root.join(&probe))).context(FOLDER)?;
+    for path in [PAGE, RESULTS] {
+        // An existing file remains as it is.
+        OpenOptions::new().append(true).create(true).open(root.join(path)).context(path)?;
+    }
+    Ok(())
+}
+
 /// Writes the results, the plots and the tables.
 pub(super) fn publish(root: &Path, results: &Results) -> Result<(), Error> {
     figure::write(&root.join(RESULTS), results).context(RESULTS)?;
@@ -204,14 +150,19 @@ pub(super) fn render(root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// The name of a marked part of the page, and its text.
+type Marked = (&'static str, fn(&Results) -> String);
+
+const MARKED: [Marked; 4] =
+    [("machine", machine), ("figures", table), ("growth", |results| growth(&results.figures)), ("rounds", of_rounds)];
+
 /// The files that follow from the committed results.
 fn rendered(root: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
     let results = committed(root)?;
-    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let mut page = replaced(&page, "machine", &machine(&results))?;
-    page = replaced(&page, "figures", &table(&results))?;
-    page = replaced(&page, "growth", &growth(&results.figures))?;
-    page = replaced(&page, "rounds", &of_rounds(&results))?;
+    let mut page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    for (name, text) in MARKED {
+        page = replaced(&page, name, &text(&results))?;
+    }
     let plots = plot::all(&results.figures, &results.series);
     let plots = plots.into_iter().map(|(name, text)| (Path::new(FOLDER).join(name), text));
     Ok(std::iter::once((PathBuf::from(PAGE), page)).chain(plots).collect())
@@ -420,7 +371,7 @@ mod tests {
             results.builds.commit = commit;
             results
         };
-        let commit = Commit { id: "0123456789abcdef".to_owned(), has_changes: false };
+        let commit = Commit { id: "0123456789abcdef".to_owned() };
         let mut builds = results(None).builds;
         builds.date = "1970-01-01".to_owned();
         let (origin, kept) = kept_builds(results(Some(commit.clone())), &builds, |_| Ok(false)).unwrap();
@@ -490,12 +441,43 @@ mod tests {
     }
 
     #[test]
-    fn days_have_dates() {
-        for (days, expected) in
-            [(0, "1970-01-01"), (58, "1970-02-28"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_785, "2026-11-28")]
-        {
-            assert_eq!(date(days), expected);
+    fn a_publication_needs_its_page_and_its_folder() {
+        let root = std::env::temp_dir().join(format!("mcp-bench-page-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("docs")).unwrap();
+        assert!(check(&root).is_err_and(|error| error.to_string() == PAGE));
+        let marked: String = MARKED.map(|(name, _)| format!("<!-- {name} -->\n<!-- /{name} -->\n")).concat();
+        for (name, _) in MARKED {
+            fs::write(root.join(PAGE), marked.replace(&format!("<!-- /{name} -->"), "")).unwrap();
+            let error = check(&root).unwrap_err().to_string();
+            assert!(error.contains(&format!("no marks of `{name}`")), "{error}");
         }
+        fs::write(root.join(PAGE), &marked).unwrap();
+        fs::write(root.join(FOLDER), "a file").unwrap();
+        assert!(check(&root).is_err_and(|error| error.to_string() == FOLDER));
+        fs::remove_file(root.join(FOLDER)).unwrap();
+        fs::create_dir_all(root.join(RESULTS)).unwrap();
+        assert!(check(&root).is_err_and(|error| error.to_string() == RESULTS));
+        fs::remove_dir(root.join(RESULTS)).unwrap();
+        check(&root).unwrap();
+        assert_eq!(fs::read_to_string(root.join(PAGE)).unwrap(), marked);
+        let names: Vec<_> = fs::read_dir(root.join(FOLDER)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["results.json"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn each_library_has_a_version() {
+        let root = std::env::temp_dir().join(format!("mcp-bench-versions-{}", std::process::id()));
+        let lock = root.join(PEERS).join("Cargo.lock");
+        fs::create_dir_all(lock.parent().unwrap()).unwrap();
+        let package = |name: &str| format!("[[package]]\nname = \"{name}\"\nversion = \"1.2.3\"\n");
+        fs::write(&lock, LIBRARIES.map(package).concat()).unwrap();
+        assert_eq!(versions(&root).unwrap().len(), LIBRARIES.len());
+        fs::write(&lock, package(LIBRARIES[0])).unwrap();
+        let error = versions(&root).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("no version of {}", LIBRARIES[1])), "{error}");
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
@@ -524,7 +506,7 @@ mod tests {
         let machine = Machine { busy_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
         let (date, rounds) = (today(), "3 rounds of 2 s".to_owned());
         let (versions, series) = (BTreeMap::new(), Vec::new());
-        let commit = Some(Commit { id: "0123456789abcdef".to_owned(), has_changes: true });
+        let commit = Some(Commit { id: "0123456789abcdef".to_owned() });
         let builds = Builds { date: "2026-11-28".to_owned(), ..Builds::new(&machine, &versions, None) };
         let results = Results { date, commit, builds, machine, rounds, versions, figures, series };
         let text = table(&results);
@@ -544,7 +526,7 @@ mod tests {
         let text = super::machine(&before);
         for row in [
             "| compiler | Rust 1.",
-            "| commit | `0123456789ab`, with changes |\n| date of the builds | 2026-11-28 |\n| processor |",
+            "| commit | `0123456789ab` |\n| date of the builds | 2026-11-28 |\n| processor |",
             "| rounds of calls | 3 rounds of 2 s |",
             "| load average before the run | 0.50 |\n| busy cores before the calls | 0.25 |",
         ] {
