@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, path::Path, process::Command, time::Durati
 use anyhow::{Context, Error};
 use serde::{Deserialize, Serialize};
 
-use crate::process;
+use crate::process::{self, Captured};
 
 const GIT_LIMIT: Duration = Duration::from_secs(60);
 /// A page has no effect on a program.
@@ -27,13 +27,18 @@ impl Commit {
     /// Whether the files that builds follow have changed since a build of this commit.
     pub(super) fn is_outdated(&self, root: &Path) -> Result<bool, Error> {
         // A commit that a rebase replaced does not exist in each clone.
-        if git(root, &["cat-file", "-e", &self.id], &[]).is_err() {
+        let found = run(root, &["cat-file", "-e", &self.id], &[])?;
+        if found.status.code() == Some(MISSING) {
             return Ok(true);
         }
+        output(found, &["cat-file", "-e", &self.id])?;
         let changed = git(root, &["diff", "--name-only", &self.id], &OF_BUILDS)?;
         Ok(!changed.trim().is_empty())
     }
 }
+
+/// The exit status of `git cat-file -e` for the id of an object that the repository does not contain. Other failures have 128.
+const MISSING: i32 = 1;
 
 impl fmt::Display for Commit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,16 +85,23 @@ impl Sources {
 
 /// Runs git. Returns its output.
 fn git(root: &Path, args: &[&str], below: &[&str]) -> Result<String, Error> {
+    output(run(root, args, below)?, args)
+}
+
+fn run(root: &Path, args: &[&str], below: &[&str]) -> Result<Captured, Error> {
     let mut command = Command::new("git");
     command.current_dir(root).args(args);
     if !below.is_empty() {
         command.arg("--").args(below);
     }
-    let captured = process::capture(&mut command, GIT_LIMIT)?;
-    if !captured.status.success() {
-        return Err(Error::msg(format!("git {} failed: {}", args.join(" "), captured.stderr.trim())));
+    process::capture(&mut command, GIT_LIMIT)
+}
+
+fn output(captured: Captured, args: &[&str]) -> Result<String, Error> {
+    match captured.status.success() {
+        true => Ok(captured.stdout),
+        false => Err(Error::msg(format!("git {} failed: {}", args.join(" "), captured.stderr.trim()))),
     }
-    Ok(captured.stdout)
 }
 
 #[cfg(test)]
@@ -155,10 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_commit_is_outdated() {
+    fn only_a_missing_commit_is_outdated_without_a_comparison() {
         let repository = Repository::new("missing");
         let unknown = Commit { id: "0123456789012345678901234567890123456789".to_owned() };
         assert!(unknown.is_outdated(&repository.0).unwrap());
+        let invalid = Commit { id: "none".to_owned() };
+        for (commit, root) in [(&unknown, Path::new("/")), (&invalid, &repository.0)] {
+            let error = commit.is_outdated(root).unwrap_err().to_string();
+            assert!(error.starts_with("git cat-file -e ") && error.contains("failed"), "{error}");
+        }
     }
 
     #[test]
