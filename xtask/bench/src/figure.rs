@@ -1,6 +1,6 @@
 //! The figures of the benchmark: each value beside its aim and beside the values of other libraries. `xtask` includes this file.
 
-use std::{collections::BTreeMap, fmt, fs, io, path::Path};
+use std::{collections::BTreeMap, fmt, fs, io, ops::Not, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,9 @@ pub(crate) struct Figure {
     pub(crate) handover: Option<f64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) doubts: Vec<Doubt>,
+    /// Whether the run measured the figure twice, because the cores had no cache in common at first.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(crate) repeated: bool,
 }
 
 /// A reason why a figure is not reliable.
@@ -169,6 +172,7 @@ impl Figure {
             spread: None,
             handover: None,
             doubts: Vec::new(),
+            repeated: false,
         }
     }
 
@@ -313,6 +317,12 @@ mod tests {
         figure.peers.insert(RMCP.to_owned(), 2.0);
         let read: Figure = serde_json::from_str(&serde_json::to_string(&figure).unwrap()).unwrap();
         assert_eq!(read, figure);
+        for repeated in [false, true] {
+            let text = serde_json::to_string(&Figure { repeated, ..figure.clone() }).unwrap();
+            assert_eq!(text.contains("\"repeated\":true"), repeated, "{text}");
+            assert_eq!(text.contains("repeated"), repeated, "{text}");
+            assert_eq!(serde_json::from_str::<Figure>(&text).unwrap().repeated, repeated);
+        }
         assert_eq!(missed(std::slice::from_ref(&read)).unwrap(), "1 figure misses its aim: start 2025-11-25");
         let both = "2 figures miss their aims: start 2025-11-25, start 2025-11-25";
         assert_eq!(missed(&[read.clone(), read]).unwrap(), both);

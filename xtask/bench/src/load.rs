@@ -46,17 +46,13 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     let mut rows = Vec::new();
     for case in options.cases() {
         for revision in case.revisions().iter().copied() {
-            let measure = || {
+            let name = format!("{:<18} {revision}", case.name);
+            let row = Row::steady(&name, || {
                 let measuring = measure(case, revision, &options, cores.map(|(server, _)| server), &scratch);
                 let measured = runtime.block_on(measuring);
                 let measured = measured.map_err(|error| error.when(format_args!("{} {revision}", case.name)))?;
-                Ok::<_, Error>(Row::new(case, revision, &measured))
-            };
-            let mut row = measure()?;
-            if row.is_distant() {
-                eprintln!("{:<18} {revision}  again, because the cores had no common cache", case.name);
-                row = measure()?;
-            }
+                Ok(Row::new(case, revision, &measured))
+            })?;
             rows.push(row);
         }
     }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     case::{Case, Over, Revision},
+    error::Error,
     figure::{Aim, BARE, Doubt, Figure, OURS},
     handover::is_distant,
     library::library_of,
@@ -75,6 +76,8 @@ pub(crate) struct Row {
     handover: Option<f64>,
     /// The reasons why the times of the rounds are not reliable.
     doubts: Vec<Doubt>,
+    /// Whether the run measured the row twice.
+    repeated: bool,
 }
 
 /// The effect of wrong passwords on the calls beside them.
@@ -199,11 +202,35 @@ impl Row {
                 (measured.is_late, Doubt::Late),
                 (measured.is_incomplete, Doubt::Incomplete),
             ]),
+            repeated: false,
         }
     }
 
+    /// Measures a row. If the cores had no common cache, it measures the row once more.
+    ///
+    /// The second row counts if its cores had a common cache. Otherwise the first row counts.
+    pub(crate) fn steady(name: &str, mut measure: impl FnMut() -> Result<Self, Error>) -> Result<Self, Error> {
+        let first = measure()?;
+        if !first.is_distant() {
+            return Ok(first);
+        }
+        eprintln!("{name}  again, because the cores had no common cache");
+        let row = match measure() {
+            Ok(second) if !second.is_distant() => second,
+            Ok(_) => {
+                eprintln!("{name}  the cores had no common cache again: the first row counts");
+                first
+            }
+            Err(error) => {
+                eprintln!("{name}  the first row counts, because the second measurement failed: {error}");
+                first
+            }
+        };
+        Ok(Self { repeated: true, ..row })
+    }
+
     /// Whether the cores had no common cache.
-    pub(crate) fn is_distant(&self) -> bool {
+    fn is_distant(&self) -> bool {
         self.doubts.contains(&Doubt::Distant)
     }
 
@@ -211,7 +238,7 @@ impl Row {
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let figure = |id: &str, title: &str, value: f64, unit: &str, aim| {
             let revision = Some(self.revision.name().to_owned());
-            Figure { revision, ..Figure::new(id, title, value, unit, aim) }
+            Figure { revision, repeated: self.repeated, ..Figure::new(id, title, value, unit, aim) }
         };
         let mut ratio = figure(self.name, self.title, self.ratio.median, "", self.aim);
         ratio.doubts.clone_from(&self.doubts);
@@ -431,6 +458,32 @@ mod tests {
             let measured = Measured { pairs: vec![(round, round); 3], handovers, ..Measured::default() };
             let figures = Row::new(&CASES[2], Revision::Session, &measured).figures();
             assert_eq!(figures[0].doubts.contains(&Doubt::Distant), expected, "{measured:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_distant_cores_is_measured_once_more() {
+        let (near, distant) = (Some((200, 26.0)), Some((100, 170.0)));
+        for (first, second, expected) in [
+            (near, None, Some((200, false, false))),
+            (distant, near, Some((200, true, false))),
+            (distant, Some((200, 160.0)), Some((100, true, true))),
+            (distant, None, Some((100, true, true))),
+            (None, near, None),
+        ] {
+            // A measurement with a number of calls, and with the nanoseconds of a handover; an error for none.
+            let mut outcomes = [first, second].into_iter();
+            let row = Row::steady("list", || {
+                let (calls, handover) = outcomes.next().flatten().ok_or_else(|| Error::new("a broken program"))?;
+                let round = Round { calls, elapsed: Duration::from_secs(1), ..Round::default() };
+                let handovers = BTreeMap::from([("ours", vec![handover; 3])]);
+                let measured = Measured { pairs: vec![(round, round); 3], handovers, ..Measured::default() };
+                Ok(Row::new(&CASES[2], Revision::Session, &measured))
+            });
+            let figure = row.ok().and_then(|row| row.figures().into_iter().next());
+            let kept = figure
+                .map(|figure| (figure.rates[OURS] as u64, figure.repeated, figure.doubts.contains(&Doubt::Distant)));
+            assert_eq!(kept, expected, "{first:?} {second:?}");
         }
     }
 

@@ -253,7 +253,20 @@ fn table(results: &Results) -> String {
             first.aim.text(&first.unit).replace("<=", "≤").replace(">=", "≥").replace('-', "–").replace(" x ", " × ");
         text += &format!("| {title} | {session} | {stateless} | {} | {} | {bare} | {aim} |\n", peers[0], peers[1]);
     }
-    text + &legend(&figures)
+    text + &legend(&figures) + &repeated(&figures)
+}
+
+/// The sentence that names the rows of a second measurement; none without such rows.
+fn repeated(figures: &[&Figure]) -> String {
+    let name = |figure: &Figure| match &figure.revision {
+        Some(revision) => format!("{} ({revision})", figure.title),
+        None => figure.title.clone(),
+    };
+    let names: Vec<String> = figures.iter().copied().filter(|figure| figure.repeated).map(name).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("\nMeasured twice, because the cores had no common cache at first: {}.\n", names.join("; "))
 }
 
 /// The form of each library that made the most calls, if the library has several forms or if only another form than the first one ran.
@@ -508,8 +521,11 @@ mod tests {
         let (versions, series) = (BTreeMap::new(), Vec::new());
         let commit = Some(Commit { id: "0123456789abcdef".to_owned() });
         let builds = Builds { date: "2026-11-28".to_owned(), ..Builds::new(&machine, &versions, None) };
-        let results = Results { date, commit, builds, machine, rounds, versions, figures, series };
+        let mut results = Results { date, commit, builds, machine, rounds, versions, figures, series };
+        assert!(!table(&results).contains("twice"));
+        results.figures[0].repeated = true;
         let text = table(&results);
+        assert!(text.ends_with("at first: HTTP echo (2026-07-28).\n"), "{text}");
         let row = "| HTTP echo | 0.90 (limited) CPU 0.88 | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("\n(limited): the load") && text.contains("\n(!): the value"), "{text}");
