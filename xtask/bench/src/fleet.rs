@@ -136,9 +136,9 @@ impl Node {
         let driving = target.drive(open, start + length, Lengths::exactly(answer.len()));
         let driven = within(length + GRACE, "answers", driving).await?;
         let elapsed = driven.end - start;
-        self.total.0 += driven.calls;
+        self.total.0 += driven.calls();
         self.total.1 += since(used, self.peer.used()).unwrap_or_default();
-        Ok(driven.calls as f64 / elapsed.as_secs_f64())
+        Ok(driven.calls() as f64 / elapsed.as_secs_f64())
     }
 
     /// The CPU time of a call in microseconds.

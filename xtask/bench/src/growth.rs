@@ -209,7 +209,7 @@ impl Node {
         let start = Instant::now();
         let driving = target.drive(open, start + length, Lengths::exactly(expected));
         let driven = within(length + GRACE, "echoes", driving).await?;
-        Ok(driven.calls as f64 / (driven.end - start).as_secs_f64())
+        Ok(driven.calls() as f64 / (driven.end - start).as_secs_f64())
     }
 
     /// Stops the process of the server until the drop of the returned value.

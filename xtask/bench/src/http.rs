@@ -90,22 +90,28 @@ impl Answer {
 }
 
 /// The calls of a round.
+///
+/// The statistics need CPU time that does not belong to the round, so they are computed on request: after the CPU times are read.
 pub(crate) struct Driven {
-    pub(crate) calls: u64,
+    times: Vec<Duration>,
     /// The end of the last call.
     pub(crate) end: Instant,
-    /// The median of the times of the calls.
-    pub(crate) median: Option<Duration>,
-    /// The 99th percentile of the times of the calls.
-    pub(crate) p99: Option<Duration>,
 }
 
 impl Driven {
-    fn of(mut times: Vec<Duration>, end: Instant) -> Self {
-        let calls = times.len();
-        let place = calls.saturating_sub(1) * 99 / 100;
-        let p99 = (calls > 0).then(|| *times.select_nth_unstable(place).1);
-        Self { calls: calls as u64, end, median: median_time(&mut times), p99 }
+    pub(crate) fn calls(&self) -> u64 {
+        self.times.len() as u64
+    }
+
+    /// The median of the times of the calls.
+    pub(crate) fn median(&mut self) -> Option<Duration> {
+        median_time(&mut self.times)
+    }
+
+    /// The 99th percentile of the times of the calls.
+    pub(crate) fn p99(&mut self) -> Option<Duration> {
+        let place = self.times.len().saturating_sub(1) * 99 / 100;
+        (!self.times.is_empty()).then(|| *self.times.select_nth_unstable(place).1)
     }
 }
 
@@ -391,9 +397,7 @@ impl Target<'_> {
         while let Some(outcome) = workers.join_next().await {
             times.append(&mut outcome??);
         }
-        // The percentiles need time that does not belong to the round.
-        let end = Instant::now();
-        Ok(Driven::of(times, end))
+        Ok(Driven { times, end: Instant::now() })
     }
 }
 
@@ -407,8 +411,8 @@ mod tests {
     fn a_round_has_the_99th_percentile_of_its_times() {
         let millis = |count: u64| (1..=count).rev().map(Duration::from_millis).collect();
         for (count, calls, p99) in [(100, 100, Some(99)), (1, 1, Some(1)), (0, 0, None)] {
-            let driven = Driven::of(millis(count), Instant::now());
-            assert_eq!((driven.calls, driven.p99), (calls, p99.map(Duration::from_millis)));
+            let mut driven = Driven { times: millis(count), end: Instant::now() };
+            assert_eq!((driven.calls(), driven.p99()), (calls, p99.map(Duration::from_millis)));
         }
     }
 

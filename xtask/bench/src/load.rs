@@ -283,8 +283,7 @@ impl Runner {
             None => Lengths::near(checked.len()),
         };
         let own = std::process::id();
-        let (mut p99, mut wrong_passwords) = (None, 0);
-        let (calls, elapsed, server, generator) = match &mut self.side {
+        match &mut self.side {
             Side::Http { address, session, connections, credential } => {
                 let (session, credential) = (session.as_deref(), credential.as_ref());
                 let (call, revision) = (self.call, self.revision);
@@ -296,20 +295,21 @@ impl Runner {
                     per_second => Some(Attack::start(*address, per_second).await?),
                 };
                 let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
-                let driven = target.drive(open, start + length, expected).await?;
-                p99 = driven.p99;
-                wrong_passwords = attack.map(Attack::end).transpose()?.unwrap_or_default();
-                (driven.calls, driven.end - start, server, generator)
+                let mut driven = target.drive(open, start + length, expected).await?;
+                // The times of the round end before its statistics are computed.
+                let (server, generator) = (since(server, self.peer.used()), since(generator, cpu::used(own)));
+                let wrong_passwords = attack.map(Attack::end).transpose()?.unwrap_or_default();
+                let (calls, elapsed, p99) = (driven.calls(), driven.end - start, driven.p99());
+                Ok(Round { calls, elapsed, server, generator, p99, wrong_passwords })
             }
             Side::Stdio { template, depth } => {
                 let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
                 let calls = stdio::drive(&mut self.peer, template, *depth, start + length, expected).await?;
-                (calls, start.elapsed(), server, generator)
+                let elapsed = start.elapsed();
+                let (server, generator) = (since(server, self.peer.used()), since(generator, cpu::used(own)));
+                Ok(Round { calls, elapsed, server, generator, ..Round::default() })
             }
-        };
-        let server = since(server, self.peer.used());
-        let generator = since(generator, cpu::used(own));
-        Ok(Round { calls, elapsed, server, generator, p99, wrong_passwords })
+        }
     }
 }
 

@@ -126,8 +126,8 @@ impl Endpoint {
             Calls::Http { address, session, call, revision, length } => {
                 let (address, session) = (*address, session.as_deref());
                 let target = http::Target { address, call: *call, revision: *revision, session, credential: None };
-                let driven = target.drive(target.connect(1).await?, deadline, Lengths::exactly(*length)).await?;
-                return driven.median.ok_or_else(|| Error::new("no call ended"));
+                let mut driven = target.drive(target.connect(1).await?, deadline, Lengths::exactly(*length)).await?;
+                return driven.median().ok_or_else(|| Error::new("no call ended"));
             }
             Calls::Line { template, call } => {
                 while Instant::now() < deadline {
@@ -165,7 +165,7 @@ impl Endpoint {
                 let elapsed = driven.end - start;
                 let used = |since: Option<Duration>| since.ok_or_else(|| Error::new("CPU times cannot be read here"));
                 let peer = used(since(peer, self.peer.used()))?;
-                Ok(Load { calls: driven.calls, elapsed, peer, own: used(since(before, cpu::used(own)))? })
+                Ok(Load { calls: driven.calls(), elapsed, peer, own: used(since(before, cpu::used(own)))? })
             }
             Calls::Reqwest(caller) => {
                 let round = client::round(caller, connections, length, Some(&self.peer)).await?;
