@@ -58,9 +58,10 @@ cases: http-1, http-32, list, text, open-32, stdio-1, stdio-64, stdio-64-gathere
 client-stdio-32, auth-jwt, auth-api-key, auth-introspection, auth-dpop, auth-guesses. With --case, --peers builds the programs of
 these cases only. The stage `load` has 7 rounds of 1 s, with --quick 3 of 0.3 s, and with --publish 4 of 2 s.
 --plots writes the plots of the run to a folder: speed.svg, costs.svg, and one for each series of the growth.
---publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
-is quiet before each stage, and needs an even number of at least 4 rounds of at least 2 seconds. With --no-build, the page keeps the figures of its builds, and
-their date. The files that they follow must be the same.
+--publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the
+machine is quiet before each stage and before each cold build. It needs an even number of at least 4 rounds of at least 2
+seconds, and no uncommitted changes of the measured programs. During the run, only pages may change. With --no-build, the page
+keeps the figures of its builds, and their date. The files that they follow must be the same.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
 measures their times. --update lowers the ceilings of the instructions, --allow-growth raises them too, and --parts shows the
 instructions of each crate.";
@@ -366,6 +367,13 @@ mod tests {
         for name in choices::CASES.into_iter().chain(choices::SERIES).chain(choices::GATEWAY) {
             let mut words = USAGE.split(|character: char| !character.is_ascii_alphanumeric() && character != '-');
             assert!(words.any(|word| word == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_the_usage_has_a_bounded_length() {
+        for line in USAGE.lines() {
+            assert!(line.len() <= 132, "{line}");
         }
     }
 
