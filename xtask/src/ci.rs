@@ -223,10 +223,10 @@ fn deny(root: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     fn names(line: &str) -> Result<Vec<&'static str>, Error> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Ok(match select(&args)? {
+        Ok(match select(&words(line))? {
             Selection::Named(steps) => steps.into_iter().map(|step| step.name).collect(),
             Selection::All { after_test: false } => vec!["all"],
             Selection::All { after_test: true } => vec!["all", "after the tests"],

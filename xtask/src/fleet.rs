@@ -106,9 +106,10 @@ fn major(line: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     fn parse(line: &str) -> Result<Options, Error> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        Options::parse(&words(line))
     }
 
     #[test]

@@ -247,9 +247,10 @@ fn row(name: &str, figures: &Figures, has_failed: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     fn parse(line: &str) -> Result<Options, Error> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        Options::parse(&words(line))
     }
 
     #[test]

@@ -308,10 +308,10 @@ fn names() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     fn parse(line: &str) -> Result<Options, Error> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&args)
+        Options::parse(&words(line))
     }
 
     #[test]

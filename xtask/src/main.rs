@@ -168,6 +168,12 @@ fn print_usage() {
     }
 }
 
+/// Splits a command line of a test.
+#[cfg(test)]
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,8 +192,7 @@ mod tests {
         for (line, expected) in
             [("--help", true), ("server -h", true), ("", false), ("--check tasks", false), ("-- --help", false)]
         {
-            let args: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(asks_for_help(&args), expected, "{line}");
+            assert_eq!(asks_for_help(&words(line)), expected, "{line}");
         }
     }
 

@@ -57,9 +57,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     fn parse(line: &str) -> Result<Options, Error> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        Options::parse(&words(line))
     }
 
     #[test]

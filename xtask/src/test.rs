@@ -119,6 +119,7 @@ fn is_qualifier(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     #[test]
     fn a_build_precedes_the_tests_with_their_options() {
@@ -128,8 +129,7 @@ mod tests {
             ("--doc", None),
             ("--no-run -- x", None),
         ] {
-            let args: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(build(&args).map(|options| options.join(" ")).as_deref(), expected, "{line}");
+            assert_eq!(build(&words(line)).map(|options| options.join(" ")).as_deref(), expected, "{line}");
         }
     }
 

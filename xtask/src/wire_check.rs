@@ -83,10 +83,11 @@ fn check(root: &Path, schemas: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     #[test]
     fn requires_the_schema_folder() {
-        let read = |line: &str| folder(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let read = |line: &str| folder(&words(line));
         assert_eq!(read("--schemas a/b").unwrap(), Path::new("a/b"));
         for line in ["", "--schemas", "a/b", "--schemas a b"] {
             let error = read(line).err().unwrap().to_string();

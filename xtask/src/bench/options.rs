@@ -203,9 +203,7 @@ pub(super) fn check_direct(args: &[String]) -> Result<bool, Error> {
         _ => return Ok(false),
     };
     for (number, name) in rest.iter().enumerate() {
-        if rest[..number].contains(name) {
-            return Err(Error::msg(format!("`{name}` occurs twice")));
-        }
+        choices::check_once(name, "argument", &rest[..number]).map_err(Error::msg)?;
         if name != "--quick" {
             if names.is_empty() {
                 return Err(Error::msg(format!("`{first}` takes only --quick, not `{name}`")));
@@ -219,10 +217,10 @@ pub(super) fn check_direct(args: &[String]) -> Result<bool, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     fn parse(line: &str) -> Result<Options, Error> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&args)
+        Options::parse(&words(line))
     }
 
     #[test]
@@ -304,8 +302,7 @@ mod tests {
             ("load", Some(false)),
             ("", Some(false)),
         ] {
-            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(check_direct(&args).ok(), expected, "{line}");
+            assert_eq!(check_direct(&words(line)).ok(), expected, "{line}");
         }
     }
 

@@ -93,10 +93,10 @@ pub(super) fn has_suite(release: Release, leg: Leg, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
 
     fn parse(line: &str) -> Result<Options, Error> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&args)
+        Options::parse(&words(line))
     }
 
     #[test]
