@@ -10,7 +10,7 @@ use rustls::crypto::ring;
 use serde_json::Value;
 use tokio::io::{AsyncWriteExt as _, BufReader, duplex, split};
 
-use crate::{Failure, STATELESS_CALL, call_lines, clients};
+use crate::{Failure, call_lines, clients};
 
 /// Calls over lines to a loop that parses each line, and returns a prepared answer.
 pub(crate) fn lines(count: u32) -> Result<(), Failure> {
@@ -32,10 +32,10 @@ pub(crate) fn lines(count: u32) -> Result<(), Failure> {
     })
 }
 
-/// An answer of our server.
+/// The answer of our server.
 const LINE: &str = concat!(
-    r#"{"jsonrpc":"2.0","id":1000000001,"result":{"resultType":"complete","content":[{"type":"text","#,
-    r#""text":"The quick brown fox jumps over the lazy dog."}]}}"#,
+    r#"{"jsonrpc":"2.0","id":1000000001,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":"#,
+    r#"{"name":"bench","version":"1.0.0"}},"content":[{"type":"text","text":"The quick brown fox jumps over the lazy dog."}]}}"#,
     "\n"
 );
 
@@ -46,21 +46,131 @@ pub(crate) fn client(count: u32) -> Result<(), Failure> {
     let _ = ring::default_provider().install_default();
     runtime.block_on(async {
         let (url, accepting) = clients::serve().await?;
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        headers.insert("mcp-protocol-version", HeaderValue::from_static("2026-07-28"));
-        headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
-        headers.insert("mcp-name", HeaderValue::from_static("echo"));
-        let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
-        for _ in 0..count {
-            let request = client.post(&url).headers(headers.clone()).body(STATELESS_CALL.as_bytes().to_vec());
-            let answer: Value = serde_json::from_slice(&request.send().await?.bytes().await?)?;
-            if answer["result"]["content"][0]["text"] != clients::TEXT {
-                return Err(format!("a wrong answer: {answer}").into());
-            }
-        }
+        post(&url, count).await?;
         accepting.abort();
         Ok(())
     })
+}
+
+/// Posts the bytes of the calls of the client.
+async fn post(url: &str, count: u32) -> Result<(), Failure> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert("mcp-protocol-version", HeaderValue::from_static("2026-07-28"));
+    headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
+    headers.insert("mcp-name", HeaderValue::from_static("echo"));
+    let client = reqwest::Client::builder().user_agent(USER_AGENT).no_proxy().tcp_nodelay(true).build()?;
+    for id in (FIRST_ID..).take(count as usize) {
+        let request = client.post(url).headers(headers.clone()).body(body(id));
+        let answer: Value = serde_json::from_slice(&request.send().await?.bytes().await?)?;
+        if answer["result"]["content"][0]["text"] != clients::TEXT {
+            return Err(format!("a wrong answer: {answer}").into());
+        }
+    }
+    Ok(())
+}
+
+const USER_AGENT: &str = "mcp-client-http/0.1.0";
+/// The id of the first call of the client. Its only request before is `server/discover`.
+const FIRST_ID: u32 = 2;
+
+/// The body of a call of the client.
+fn body(id: u32) -> String {
+    let id = id.to_string();
+    let start = r#"{"jsonrpc":"2.0","id":"#;
+    let params = r#","method":"tools/call","params":{"name":"echo","arguments":{"text":""#;
+    let meta = r#""},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"progressToken":"#;
+    [start, &id, params, clients::TEXT, meta, &id, "}}}"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        mem,
+        sync::{Arc, Mutex},
+    };
+
+    use mcp_client::protocol::ProtocolVersion;
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncReadExt as _, copy},
+        net::{TcpListener, TcpStream},
+        runtime::Runtime,
+    };
+
+    use super::*;
+    use crate::{STATELESS_CALL, server};
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    /// Starts a proxy of a server, which records the bytes of its clients. Returns its URL.
+    async fn proxy(url: &str, record: Arc<Mutex<String>>) -> String {
+        let server = url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (mut answers, mut requests) = TcpStream::connect(&server).await.unwrap().into_split();
+                let (mut reader, mut writer) = client.into_split();
+                tokio::spawn(async move { copy(&mut answers, &mut writer).await });
+                let record = Arc::clone(&record);
+                tokio::spawn(async move {
+                    let mut buffer = vec![0; 16 << 10];
+                    while let Ok(read @ 1..) = reader.read(&mut buffer).await {
+                        record.lock().unwrap().push_str(str::from_utf8(&buffer[..read]).unwrap());
+                        requests.write_all(&buffer[..read]).await.unwrap();
+                    }
+                });
+            }
+        });
+        url
+    }
+
+    /// The calls in recorded requests: the sorted lines of the head, without the version of the client, and the body.
+    fn calls(requests: &str) -> Vec<(Vec<&str>, &str)> {
+        let call = |request| {
+            let (head, body) = str::split_once(request, "\r\n\r\n").unwrap();
+            let mut lines: Vec<&str> = head
+                .split("\r\n")
+                .map(|line| line.split_once("mcp-client-http/").map_or(line, |(name, _)| name))
+                .collect();
+            lines.sort_unstable();
+            (lines, body)
+        };
+        let calls = requests.split("POST ").filter(|request| request.contains(r#""method":"tools/call""#));
+        calls.map(call).collect()
+    }
+
+    #[test]
+    fn the_bare_client_posts_the_bytes_of_the_client() {
+        let _ = ring::default_provider().install_default();
+        runtime().block_on(async {
+            let record = Arc::<Mutex<String>>::default();
+            let (url, accepting) = clients::serve().await.unwrap();
+            let url = proxy(&url, Arc::clone(&record)).await;
+            clients::connect(&url, 11, ProtocolVersion::V2026_07_28).await.unwrap();
+            let ours = mem::take(&mut *record.lock().unwrap());
+            post(&url, 11).await.unwrap();
+            let bare = mem::take(&mut *record.lock().unwrap());
+            assert_eq!((calls(&bare).len(), calls(&bare)), (11, calls(&ours)));
+            assert!(ours.contains("\r\nuser-agent: mcp-client-http/"), "{ours}");
+            accepting.abort();
+        });
+    }
+
+    #[test]
+    fn the_bare_server_returns_the_line_of_our_server() {
+        runtime().block_on(async {
+            let (ours, theirs) = duplex(64 << 10);
+            let (reader, writer) = split(ours);
+            tokio::spawn(async move { server().serve_io(reader, writer).await });
+            let (reader, mut writer) = split(theirs);
+            writer.write_all(format!("{STATELESS_CALL}\n").as_bytes()).await.unwrap();
+            let mut line = String::new();
+            BufReader::new(reader).read_line(&mut line).await.unwrap();
+            assert_eq!(line, LINE);
+        });
+    }
 }

@@ -45,12 +45,18 @@ pub(crate) fn http(count: u32, version: ProtocolVersion) -> Result<(), Failure> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (url, accepting) = serve().await?;
-        let client = Client::builder("bench", "1.0.0").versions([version]).connect(url).await?;
-        calls(&client, count).await?;
-        client.close().await;
+        connect(&url, count, version).await?;
         accepting.abort();
         Ok(())
     })
+}
+
+/// Calls of a client over HTTP.
+pub(crate) async fn connect(url: &str, count: u32, version: ProtocolVersion) -> Result<(), Failure> {
+    let client = Client::builder("bench", "1.0.0").versions([version]).connect(url).await?;
+    calls(&client, count).await?;
+    client.close().await;
+    Ok(())
 }
 
 /// Calls over lines.

@@ -17,7 +17,7 @@ use mcp_server::{
     transport::{Frame, Transport as _, memory, sse::Decoder},
 };
 use mcp_uri_template::{UriTemplate, Vars};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 
 /// The error of a case.
@@ -120,7 +120,7 @@ fn dispatch(count: u32, is_stateless: bool) -> Result<(), Failure> {
         let sender = client.sender();
         if !is_stateless {
             sender.send(Frame::new(INITIALIZE)).await?;
-            poll_fn(|cx| client.poll_recv(cx)).await.ok_or("the server ended")??;
+            check_opened(&poll_fn(|cx| client.poll_recv(cx)).await.ok_or("the server ended")??.message)?;
             sender.send(Frame::new(INITIALIZED)).await?;
         }
         let call = Bytes::from_static(if is_stateless { STATELESS_CALL } else { CALL }.as_bytes());
@@ -156,6 +156,7 @@ async fn call_lines(stream: DuplexStream, count: u32, at_once: usize, is_statele
     if !is_stateless {
         writer.write_all(format!("{INITIALIZE}\n{INITIALIZED}\n").as_bytes()).await?;
         reader.read_line(&mut answer).await?;
+        check_opened(answer.as_bytes())?;
     }
     let text = if is_stateless { STATELESS_CALL } else { CALL };
     let call = |id: usize| format!("{}\n", text.replacen(ID, &(FIRST_ID + id).to_string(), 1));
@@ -178,6 +179,15 @@ fn server() -> Server {
 
 fn builder() -> ServerBuilder {
     Server::builder("bench", "1.0.0").tool(tool("echo", echo))
+}
+
+/// Checks that an answer opens a session.
+fn check_opened(answer: &[u8]) -> Result<(), Failure> {
+    let message: Value = serde_json::from_slice(answer)?;
+    match message["id"] == 0 && message["result"]["protocolVersion"] == "2025-11-25" {
+        true => Ok(()),
+        false => Err(format!("no session: {message}").into()),
+    }
 }
 
 /// Checks that an answer has the text of a call.
@@ -265,6 +275,25 @@ fn expand_template(count: u32) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_without_a_session_is_an_error() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for (opened, is_opened) in [
+            (r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}"#, true),
+            (r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2024-11-05"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}"#, false),
+            ("", false),
+        ] {
+            let outcome = runtime.block_on(async {
+                let (mut ours, theirs) = tokio::io::duplex(64 << 10);
+                ours.write_all(format!("{opened}\nlazy dog.\n").as_bytes()).await?;
+                call_lines(theirs, 1, 1, false).await
+            });
+            assert_eq!(outcome.is_ok(), is_opened, "{opened}");
+        }
+    }
 
     #[test]
     fn each_case_runs() {
