@@ -4,6 +4,8 @@
 mod bare;
 mod clients;
 mod endpoint;
+#[cfg(test)]
+mod names;
 
 use std::{error::Error, fmt, future::poll_fn, hint::black_box};
 
@@ -293,6 +295,11 @@ mod tests {
             });
             assert_eq!(outcome.is_ok(), is_opened, "{opened}");
         }
+    }
+
+    #[test]
+    fn each_case_has_its_name_in_the_command_line() {
+        assert_eq!(Case::ALL.map(|case| case.name), names::NAMES);
     }
 
     #[test]

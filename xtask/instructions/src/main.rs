@@ -2,7 +2,7 @@
 //!
 //! The command counts the instructions of two runs. The difference belongs to the iterations, without the start of the program.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints its results")]
+#![expect(clippy::print_stderr, reason = "a command line tool prints its errors")]
 
 use std::process::ExitCode;
 
@@ -11,14 +11,8 @@ use instructions::{Case, Failure};
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match &*args {
-        [flag] if flag == "--list" => {
-            for case in Case::ALL {
-                println!("{}", case.name);
-            }
-            Ok(())
-        }
         [name, count] => run(name, count),
-        _ => Err("usage: instructions --list | instructions CASE COUNT".into()),
+        _ => Err("usage: instructions CASE COUNT".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,9 +4,12 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path, process::Command, ti
 
 use anyhow::{Context, Error};
 
+#[path = "../../instructions/src/names.rs"]
+mod names;
 mod parts;
 
-use super::builds::Folders;
+use self::names::NAMES;
+use super::{builds::Folders, choices};
 use crate::{process, tidy::ceilings};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -32,20 +35,45 @@ enum Action {
     Replace,
 }
 
+/// The command line.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    /// The instructions of all cases.
+    Counts(Action),
+    /// The instructions of each crate in some cases.
+    Parts(Vec<&'static str>),
+}
+
+impl Wanted {
+    fn parse(args: &[String]) -> Result<Self, Error> {
+        let words: Vec<&str> = args.iter().map(String::as_str).collect();
+        Ok(Self::Counts(match &*words {
+            [] => Action::Check,
+            ["--update"] => Action::Lower,
+            ["--update", "--allow-growth"] => Action::Replace,
+            ["--parts", ..] => return Self::parts(&args[1..]),
+            _ => {
+                let forms = "--update [--allow-growth], or --parts [CASE]...";
+                return Err(Error::msg(format!("instructions takes {forms}, not `{}`", words.join(" "))));
+            }
+        }))
+    }
+
+    /// Selects cases; all cases without a name.
+    fn parts(cases: &[String]) -> Result<Self, Error> {
+        for (number, case) in cases.iter().enumerate() {
+            choices::check(case, "case", &NAMES).map_err(Error::msg)?;
+            choices::check_once(case, "case", &cases[..number]).map_err(Error::msg)?;
+        }
+        let is_wanted = |name: &&str| cases.is_empty() || cases.iter().any(|case| case == name);
+        Ok(Self::Parts(NAMES.into_iter().filter(is_wanted).collect()))
+    }
+}
+
 /// Counts the instructions of each case. `--update` lowers the ceilings, and adds those of new cases. With `--allow-growth`, it raises
 /// ceilings too. `--parts` prints the instructions of each crate instead.
 pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (action, parts) = match &*words {
-        [] => (Action::Check, None),
-        ["--update"] => (Action::Lower, None),
-        ["--update", "--allow-growth"] => (Action::Replace, None),
-        ["--parts", cases @ ..] => (Action::Check, Some(cases)),
-        _ => {
-            let forms = "--update [--allow-growth], or --parts [CASE]...";
-            return Err(Error::msg(format!("instructions takes {forms}, not `{}`", words.join(" "))));
-        }
-    };
+    let wanted = Wanted::parse(args)?;
     process::require(VALGRIND, "valgrind libc6-dbg")?;
     let mut build = process::cargo(&folders.root);
     // A build with other optimizations counts other instructions.
@@ -53,22 +81,16 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
     process::use_own_profiles(&mut build, &folders.target);
     process::run(&mut build, BUILD_LIMIT)?;
     let program = folders.target.join(PROFILE).join(format!("instructions{}", std::env::consts::EXE_SUFFIX));
-    let listed = process::capture(Command::new(&program).arg("--list"), CASE_LIMIT)?;
-    if !listed.status.success() {
-        return Err(Error::msg(format!("the cases cannot be listed: {}", listed.stderr)));
-    }
-    if let Some(cases) = parts {
-        let known: Vec<&str> = listed.stdout.lines().collect();
-        if let Some(unknown) = cases.iter().find(|case| !known.contains(case)) {
-            return Err(Error::msg(format!("`{unknown}` is not a case: {}", known.join(", "))));
+    let action = match wanted {
+        Wanted::Counts(action) => action,
+        Wanted::Parts(cases) => {
+            return cases.into_iter().try_for_each(|case| parts::print(&program, case, &folders.out()));
         }
-        let mut wanted = known.iter().filter(|name| cases.is_empty() || cases.contains(name));
-        return wanted.try_for_each(|case| parts::print(&program, case, &folders.out()));
-    }
+    };
     let mut ceilings = ceilings::instructions(&folders.root)?;
     let (mut measured, mut failures) = (BTreeMap::new(), Vec::new());
     println!("\n{:<28} {:>14} {:>10}", "instructions", "each iteration", "ceiling");
-    for name in listed.stdout.lines() {
+    for name in NAMES {
         let each = (count(&program, name, MANY)?.saturating_sub(count(&program, name, FEW)?)) / (MANY - FEW);
         let ceiling = ceilings.get(name).copied();
         let fault = fault(each, ceiling);
@@ -174,6 +196,24 @@ fn collected(summary: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words;
+
+    #[test]
+    fn the_arguments_are_checked_before_the_build() {
+        for (line, expected) in [
+            ("", Some(Wanted::Counts(Action::Check))),
+            ("--update", Some(Wanted::Counts(Action::Lower))),
+            ("--update --allow-growth", Some(Wanted::Counts(Action::Replace))),
+            ("--parts", Some(Wanted::Parts(NAMES.to_vec()))),
+            ("--parts stdio-2026-07-28 decode-sse", Some(Wanted::Parts(vec!["stdio-2026-07-28", "decode-sse"]))),
+            ("--parts none", None),
+            ("--parts decode-sse decode-sse", None),
+            ("--allow-growth", None),
+            ("decode-sse", None),
+        ] {
+            assert_eq!(Wanted::parse(&words(line)).ok(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn reads_the_count_of_callgrind() {
