@@ -249,7 +249,8 @@ pub(crate) fn missed(figures: &[Figure]) -> Option<String> {
     (!names.is_empty()).then(|| format!("{}: {}", misses(names.len()), names.join(", ")))
 }
 
-/// Names the figures whose aims need a value of rmcp that the run did not measure; none if no aim lacks such a value.
+/// Names the figures without a verdict: their aims are multiples of a value of rmcp, which the run did not request. Returns `None` if each
+/// figure has a verdict. A figure whose requested value is absent misses its aim, so it has a verdict.
 pub(crate) fn without_verdict(figures: &[Figure]) -> Option<String> {
     let is_open = |figure: &&Figure| figure.aim.is_multiple() && figure.is_met() && !figure.peers.contains_key(RMCP);
     let names: Vec<String> = figures.iter().filter(is_open).map(Figure::name).collect();
