@@ -184,8 +184,8 @@ impl Side {
         Ok(())
     }
 
-    /// Delivers a notification to `size` streams several times. Returns the median of the seconds. The first delivery does not count.
-    async fn measure(&mut self, size: usize, rounds: usize) -> Result<f64, Error> {
+    /// Delivers a notification to `size` streams several times. Returns the seconds of each. The first delivery does not count.
+    async fn measure(&mut self, size: usize, rounds: usize) -> Result<Vec<f64>, Error> {
         self.grow(size).await?;
         settle().await;
         let mut times = Vec::new();
@@ -194,20 +194,41 @@ impl Side {
             let time = within(GRACE, "the notifications", delivering).await?;
             times.extend((number > 0).then_some(time));
         }
-        Ok(median(&times))
+        Ok(times)
     }
 
     /// Measures this server while the process of another one is stopped. Then it closes its streams, because a process can have fewer
     /// open files than both servers have streams.
-    async fn measure_beside(&mut self, other: &Self, size: usize, rounds: usize) -> Result<f64, Error> {
-        let time = {
+    async fn measure_beside(&mut self, other: &Self, size: usize, rounds: usize) -> Result<Vec<f64>, Error> {
+        let times = {
             let _paused = other.node.pause()?;
             self.measure(size, rounds).await?
         };
         self.streams = Streams::new(self.streams.wanted);
         settle().await;
-        Ok(time)
+        Ok(times)
     }
+}
+
+/// The blocks of rounds of two servers at the size of a number: the server, and its rounds.
+///
+/// One server has the outer blocks, and the other one has the inner blocks. Each second size exchanges both. A change of the machine
+/// therefore has nearly the same effect on both servers.
+fn blocks(number: usize, rounds: usize) -> [(usize, usize); 4] {
+    let (outer, inner) = (number % 2, (number + 1) % 2);
+    let (first, second) = (rounds.div_ceil(2), rounds / 2);
+    [(outer, first), (inner, first), (inner, second), (outer, second)]
+}
+
+/// Measures two servers in [`blocks`]. Returns the median of the seconds of each.
+async fn in_blocks(sides: [&mut Side; 2], number: usize, size: usize, rounds: usize) -> Result<[f64; 2], Error> {
+    let mut times = [Vec::new(), Vec::new()];
+    let [ours, bare] = sides;
+    for (server, rounds) in blocks(number, rounds) {
+        let (side, other) = if server == 0 { (&mut *ours, &*bare) } else { (&mut *bare, &*ours) };
+        times[server].extend(side.measure_beside(other, size, rounds).await?);
+    }
+    Ok(times.map(|times| median(&times)))
 }
 
 /// GET streams of sessions, and a change of the list of tools.
@@ -255,24 +276,16 @@ async fn delivered(
     let mut last = f64::NAN;
     for (number, size) in extent.sizes(1, 10_000).into_iter().enumerate() {
         let point = |y| Point { x: size as f64, y };
-        let Some(bare) = &mut bare else {
-            last = ours.measure(size, rounds).await?;
-            series.points.push(point(last * 1e3));
-            series.cost.push(point(last));
-            continue;
+        last = match &mut bare {
+            None => median(&ours.measure(size, rounds).await?),
+            Some(bare) => {
+                let [time, bare_time] = in_blocks([&mut ours, bare], number, size, rounds).await?;
+                bare_cost.push(point(bare_time));
+                time
+            }
         };
-        let bare_time;
-        // The order alternates, so that a change of the machine has no direction.
-        if number % 2 == 0 {
-            last = ours.measure_beside(bare, size, rounds).await?;
-            bare_time = bare.measure_beside(&ours, size, rounds).await?;
-        } else {
-            bare_time = bare.measure_beside(&ours, size, rounds).await?;
-            last = ours.measure_beside(bare, size, rounds).await?;
-        }
         series.points.push(point(last * 1e3));
         series.cost.push(point(last));
-        bare_cost.push(point(bare_time));
     }
     if bare.is_some() {
         let points = bare_cost.iter().map(|point| Point { x: point.x, y: point.y * 1e3 }).collect();
@@ -286,6 +299,23 @@ async fn delivered(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_servers_have_the_same_rounds_around_the_middle_of_a_size() {
+        for number in 0..3 {
+            for rounds in [2, 5, 6] {
+                let blocks = blocks(number, rounds);
+                let order = blocks.map(|(server, _)| server);
+                assert_eq!(order, if number % 2 == 0 { [0, 1, 1, 0] } else { [1, 0, 0, 1] });
+                for server in [0, 1] {
+                    let of_server = blocks.iter().filter(|(number, _)| *number == server);
+                    assert_eq!(of_server.map(|(_, rounds)| rounds).sum::<usize>(), rounds, "{number} {rounds}");
+                }
+                let first: usize = blocks[..2].iter().map(|(_, rounds)| rounds).sum();
+                assert_eq!(first, 2 * rounds.div_ceil(2), "{number} {rounds}");
+            }
+        }
+    }
 
     #[test]
     fn a_duplicate_does_not_replace_a_missing_notification() {
