@@ -60,8 +60,8 @@ these cases only. The stage `load` has 7 rounds of 1 s, with --quick 3 of 0.3 s,
 --plots writes the plots of the run to a folder: speed.svg, costs.svg, and one for each series of the growth.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the
 machine is quiet before each stage and before each cold build. It needs an even number of at least 4 rounds of at least 2
-seconds, and no uncommitted changes of the measured programs. During the run, only pages may change. With --no-build, the page
-keeps the figures of its builds, and their date. The files that they follow must be the same.
+seconds, and no uncommitted changes of the measured programs. During the run, these programs and xtask may not change. With
+--no-build, the page keeps the figures of its builds, and their date. The files that they follow must be the same.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
 measures their times. --update lowers the ceilings of the instructions, --allow-growth raises them too, and --parts shows the
 instructions of each crate.";

@@ -99,6 +99,9 @@ pub(crate) struct Curve {
     /// The name of this curve.
     pub(crate) name: String,
     pub(crate) points: Vec<Point>,
+    /// The cost at each size, in seconds. It is empty if the growth of the curve is not of interest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cost: Vec<Point>,
 }
 
 /// A value at a size.

@@ -104,7 +104,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
         print(&series);
         let is_disturbed = work::others_since(start).is_some_and(|cores| is_disturbed(&[cores]));
         let is_late = IS_LATE.swap(false, Ordering::Relaxed);
-        for mut figure in measured.into_iter().chain([exponent(&series, most_exponent(name))]) {
+        for mut figure in measured.into_iter().chain(exponents(&series, most_exponent(name))) {
             figure.doubts.extend(doubts_of([(is_disturbed, Doubt::Disturbed), (is_late, Doubt::Late)]));
             figures.push(figure);
         }
@@ -134,18 +134,36 @@ fn most_exponent(name: &str) -> f64 {
     if IDLE.contains(&name) { MOST_IDLE_EXPONENT } else { MOST_EXPONENT }
 }
 
-/// The figure about the steepest step of the cost.
-fn exponent(series: &Series, most: f64) -> Figure {
-    let title = format!("{}, exponent of the cost", series.title);
-    let value = largest_exponent(&series.cost);
-    Figure::new(format!("{}-exponent", series.id), title, value, "", Aim::AtMost(most))
+/// The figures about the steepest step of the cost.
+///
+/// A bare server beside ours has the steps of the load, the kernel and the caches. Its growth counts as linear then.
+fn exponents(series: &Series, most: f64) -> Vec<Figure> {
+    let largest = |steps: &[f64]| steps.iter().copied().reduce(f64::max).unwrap_or_default();
+    let figure = |kind: &str, of: &str, steps: &[f64], aim| {
+        let title = format!("{}, exponent of the cost{of}", series.title);
+        Figure::new(format!("{}-{kind}", series.id), title, largest(steps), "", aim)
+    };
+    let ours = steps(&series.cost);
+    let bare = series.beside.as_ref().map(|curve| steps(&curve.cost)).filter(|steps| !steps.is_empty());
+    let Some(bare) = bare else { return vec![figure("exponent", "", &ours, Aim::AtMost(most))] };
+    let more: Vec<f64> = ours.iter().zip(&bare).map(|(ours, bare)| ours - bare).collect();
+    vec![
+        figure("bare", " of a bare server", &bare, Aim::None),
+        figure("exponent", "", &ours, Aim::None),
+        figure("excess", ", less that of a bare server", &more, Aim::AtMost(most - 1.0)),
+    ]
 }
 
-/// The largest exponent of the steps between two sizes: 0 is constant, 1 is linear. The first step counts only if it is the
-/// only one, because costs that do not depend on the size hide its growth.
-fn largest_exponent(cost: &[Point]) -> f64 {
+/// The exponents of the steps between two sizes: 0 is constant, 1 is linear. The first step counts only if it is the only one, because
+/// costs that do not depend on the size hide its growth.
+fn steps(cost: &[Point]) -> Vec<f64> {
     let steps = cost.windows(2).map(|step| (step[1].y / step[0].y).log(step[1].x / step[0].x));
-    steps.skip(usize::from(cost.len() > 2)).reduce(f64::max).unwrap_or_default()
+    steps.skip(usize::from(cost.len() > 2)).collect()
+}
+
+/// The curve of a bare server that was measured in turns with ours.
+fn beside_bare(points: Vec<Point>, cost: Vec<Point>) -> Curve {
+    Curve { first: "ours".to_owned(), name: "bare".to_owned(), points, cost }
 }
 
 fn series(name: &str, title: &str, unit: &str) -> Series {
@@ -375,7 +393,12 @@ async fn sessions(extent: Extent) -> Result<Grown, Error> {
         add_rate(&mut series, size, median(&rates));
         beside.push(Point { x: size as f64, y: median(&base_rates) });
     }
-    series.beside = Some(Curve { first: "idle sessions".to_owned(), name: "one session".to_owned(), points: beside });
+    series.beside = Some(Curve {
+        first: "idle sessions".to_owned(),
+        name: "one session".to_owned(),
+        points: beside,
+        cost: Vec::new(),
+    });
     Ok((series, vec![kept("sessions", "echoes beside all idle sessions, by those of one session", &ratios)]))
 }
 
@@ -401,10 +424,8 @@ async fn connections(extent: Extent) -> Result<Grown, Error> {
         series.cost.push(Point { x, y: x / rate });
         bare_cost.push(Point { x, y: x / bare_rate });
     }
-    series.beside = Some(Curve { first: "ours".to_owned(), name: "bare".to_owned(), points: bare_points });
-    let title = "echoes of a bare server over many connections, exponent of the cost";
-    let bare = Figure::new("growth-connections-bare", title, largest_exponent(&bare_cost), "", Aim::None);
-    Ok((series, vec![bare]))
+    series.beside = Some(beside_bare(bare_points, bare_cost));
+    Ok((series, Vec::new()))
 }
 
 /// Results of more and more bytes.
@@ -453,8 +474,33 @@ mod tests {
             ] {
                 let mut series = series(name, "a cost", "calls/s");
                 series.cost = sizes.iter().zip(cost).map(|(x, y)| Point { x: *x, y }).collect();
-                assert_eq!(exponent(&series, most_exponent(name)).is_met(), is_met, "{name} {cost:?}");
+                let figures = exponents(&series, most_exponent(name));
+                assert!(matches!(&figures[..], [figure] if figure.is_met() == is_met), "{name} {cost:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_step_of_a_bare_server_is_not_a_step_of_ours() {
+        let cost = |values: [f64; 4]| [1.0, 10.0, 100.0, 1_000.0].into_iter().zip(values);
+        let points = |values| cost(values).map(|(x, y)| Point { x, y }).collect::<Vec<_>>();
+        let linear = [1.0, 10.0, 100.0, 1_000.0];
+        for (ours, bare, is_met) in [
+            (linear, linear, true),
+            // Both have a step of 1.2, and then one of 0.8.
+            ([1.0, 10.0, 158.5, 1_000.0], [1.0, 10.0, 158.5, 1_000.0], true),
+            ([1.0, 10.0, 158.5, 1_000.0], linear, false),
+            // The step of the bare server is another one.
+            ([1.0, 10.0, 100.0, 1_585.0], [1.0, 10.0, 158.5, 1_585.0], false),
+            ([1.0, 10.0, 120.0, 1_300.0], linear, true),
+        ] {
+            let mut series = series("subscriptions", "a cost", "ms");
+            series.cost = points(ours);
+            series.beside = Some(beside_bare(Vec::new(), points(bare)));
+            let figures = exponents(&series, most_exponent("subscriptions"));
+            assert_eq!(figures.iter().all(Figure::is_met), is_met, "{ours:?} {bare:?}");
+            let aims: Vec<_> = figures.iter().map(|figure| figure.aim == Aim::None).collect();
+            assert_eq!(aims, [true, true, false]);
         }
     }
 
@@ -470,7 +516,8 @@ mod tests {
             (points(&[(1.0, 3.0), (10.0, 3.0)]), 0.0),
             (points(&[(1.0, 3.0)]), 0.0),
         ] {
-            assert!((largest_exponent(&cost) - exponent).abs() < 1e-9, "{cost:?}");
+            let largest = steps(&cost).into_iter().reduce(f64::max).unwrap_or_default();
+            assert!((largest - exponent).abs() < 1e-9, "{cost:?}");
         }
     }
 }

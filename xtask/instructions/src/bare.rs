@@ -89,20 +89,23 @@ mod tests {
     use std::{
         mem,
         sync::{Arc, Mutex},
+        time::Duration,
     };
 
     use mcp_client::protocol::ProtocolVersion;
     use tokio::{
         io::{AsyncBufReadExt as _, AsyncReadExt as _, copy},
         net::{TcpListener, TcpStream},
-        runtime::Runtime,
+        time::timeout,
     };
 
     use super::*;
     use crate::{STATELESS_CALL, server};
 
-    fn runtime() -> Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    /// Runs a test, for a bounded time.
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { timeout(Duration::from_secs(60), test).await.unwrap() });
     }
 
     /// Starts a proxy of a server, which records the bytes of its clients. Returns its URL.
@@ -146,7 +149,7 @@ mod tests {
     #[test]
     fn the_bare_client_posts_the_bytes_of_the_client() {
         let _ = ring::default_provider().install_default();
-        runtime().block_on(async {
+        run(async {
             let record = Arc::<Mutex<String>>::default();
             let (url, accepting) = clients::serve().await.unwrap();
             let url = proxy(&url, Arc::clone(&record)).await;
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_bare_server_returns_the_line_of_our_server() {
-        runtime().block_on(async {
+        run(async {
             let (ours, theirs) = duplex(64 << 10);
             let (reader, writer) = split(ours);
             tokio::spawn(async move { server().serve_io(reader, writer).await });

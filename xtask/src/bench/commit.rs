@@ -11,11 +11,28 @@ const GIT_LIMIT: Duration = Duration::from_secs(60);
 /// A page has no effect on a program.
 const NO_PAGES: &str = ":(exclude)*.md";
 /// The files that the measured builds follow.
-const OF_BUILDS: [&str; 6] =
-    ["crates", "Cargo.toml", "Cargo.lock", "xtask/bench/peers", "xtask/src/bench/builds.rs", NO_PAGES];
+const OF_BUILDS: [&str; 9] = [
+    ".cargo",
+    "crates",
+    "Cargo.toml",
+    "Cargo.lock",
+    "rust-toolchain.toml",
+    "xtask/bench/peers",
+    "xtask/src/bench/builds.rs",
+    "xtask/src/process.rs",
+    NO_PAGES,
+];
 /// The files that all measured programs follow.
-const OF_PROGRAMS: [&str; 7] =
-    [".cargo", "crates", "xtask", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", NO_PAGES];
+const OF_PROGRAMS: [&str; 8] = [
+    ".cargo",
+    "crates",
+    "xtask",
+    "Cargo.toml",
+    "Cargo.lock",
+    "rust-toolchain.toml",
+    ":(exclude)xtask/ceilings.toml",
+    NO_PAGES,
+];
 
 /// A commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,11 +77,17 @@ impl Sources {
     /// # Errors
     /// If a file differs from the commit. A result of such a file has no commit that repeats it.
     pub(super) fn read(root: &Path) -> Result<Self, Error> {
-        let changes = git(root, &["status", "--porcelain"], &OF_PROGRAMS)?;
+        // The configuration of a user can hide new files.
+        let changes = git(root, &["status", "--porcelain", "--untracked-files=all"], &OF_PROGRAMS)?;
         if let Some(first) = changes.lines().next() {
             let count = changes.lines().count();
             let message = format!("files of the measured programs differ from the commit ({count}): {}", first.trim());
             return Err(Error::msg(message));
+        }
+        // A lowercase letter marks a file whose changes git does not show, and `S` a file that is not read.
+        let tags = git(root, &["ls-files", "-v"], &OF_PROGRAMS)?;
+        if let Some(hidden) = tags.lines().find(|line| !line.starts_with("H ")) {
+            return Err(Error::msg(format!("git does not show the changes of a file: {hidden}")));
         }
         let id = git(root, &["rev-parse", "HEAD"], &[])?.trim().to_owned();
         Ok(Self { commit: Commit { id }, files: git(root, &["ls-files", "--stage"], &OF_PROGRAMS)? })
@@ -160,10 +183,27 @@ mod tests {
         }
         repository.commit();
         assert!(!built.is_outdated(root).unwrap());
-        repository.write("crates/a.rs", "2");
-        assert!(built.is_outdated(root).unwrap());
-        repository.commit();
-        assert!(built.is_outdated(root).unwrap());
+        for path in ["crates/a.rs", ".cargo/config.toml", "rust-toolchain.toml", "xtask/src/process.rs"] {
+            let built = Sources::read(root).unwrap().commit;
+            repository.write(path, "2");
+            repository.commit();
+            assert!(built.is_outdated(root).unwrap(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_hidden_change_is_an_error() {
+        for (args, path) in [
+            (&["config", "status.showUntrackedFiles", "no"] as &[&str], "crates/new.rs"),
+            (&["update-index", "--assume-unchanged", "crates/a.rs"], "crates/a.rs"),
+            (&["update-index", "--skip-worktree", "crates/a.rs"], "crates/a.rs"),
+        ] {
+            let repository = Repository::new("hidden");
+            git(&repository.0, args, &[]).unwrap();
+            repository.write(path, "2");
+            let error = Sources::read(&repository.0).unwrap_err().to_string();
+            assert!(error.contains(path), "{args:?}: {error}");
+        }
     }
 
     #[test]
@@ -190,6 +230,7 @@ mod tests {
             ("crates/README.md", false),
             ("docs/a.md", false),
             ("examples/a.rs", false),
+            ("xtask/ceilings.toml", false),
         ] {
             let repository = Repository::new("sources");
             let root = &repository.0;

@@ -45,7 +45,8 @@ pub(super) fn busy_cores(interval: Duration) -> f64 {
 impl Machine {
     /// Reads the properties of this machine, which has a load average.
     pub(super) fn read(root: &Path, load: f64) -> Self {
-        let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        // The builds ignore `RUSTC` too.
+        let mut compiler = Command::new("rustc");
         let rust = process::capture(compiler.arg("--version").current_dir(root), VERSION_LIMIT);
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let processor = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

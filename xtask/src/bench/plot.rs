@@ -334,8 +334,12 @@ mod tests {
         };
         let alone = curve(&series);
         assert!(!alone.contains("class=\"line3\"") && !alone.contains(">ours<"), "{alone}");
-        series.beside =
-            Some(Curve { first: "ours".to_owned(), name: "bare".to_owned(), points: points([1_900.0, 1_800.0]) });
+        series.beside = Some(Curve {
+            first: "ours".to_owned(),
+            name: "bare".to_owned(),
+            points: points([1_900.0, 1_800.0]),
+            cost: Vec::new(),
+        });
         let both = curve(&series);
         for part in ["class=\"line0\"", "class=\"line3\"", ">ours<", ">bare<", ">2k<"] {
             assert!(both.contains(part), "{part}: {both}");

@@ -110,7 +110,8 @@ pub(super) async fn tasks(extent: Extent) -> Result<Grown, Error> {
         add_rate(&mut series, size, median(&rates));
         beside.push(Point { x: size as f64, y: median(&base_rates) });
     }
-    series.beside = Some(Curve { first: "stored tasks".to_owned(), name: "one task".to_owned(), points: beside });
+    series.beside =
+        Some(Curve { first: "stored tasks".to_owned(), name: "one task".to_owned(), points: beside, cost: Vec::new() });
     Ok((series, vec![kept("tasks", "polls beside all stored tasks, by those of one task", &ratios)]))
 }
 
