@@ -76,7 +76,8 @@ fn parse(args: &[String]) -> Result<Options, Error> {
                 let is_valid = name.starts_with(|c: char| c.is_ascii_lowercase())
                     && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
                 if !is_valid || name.ends_with('-') {
-                    bail!("`{name}` is not a prefix: use lower case letters, digits and `-`, and begin with a letter");
+                    let rule = "begin with a lower case letter, continue with such letters, digits and `-`, and omit a `-` at the end";
+                    bail!("`{name}` is not a prefix: {rule}");
                 }
                 options.prefix = Some(name);
             }
