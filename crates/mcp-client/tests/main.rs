@@ -30,6 +30,7 @@ mod server_faults;
 mod skills;
 mod subscriptions;
 mod task_cancellation;
+mod task_processes;
 mod tasks;
 mod token_renewal;
 mod transport_faults;

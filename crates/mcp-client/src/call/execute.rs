@@ -40,7 +40,7 @@ pub(crate) async fn execute(
             Some(task) => {
                 let (name, options) = (request.name.take(), mem::take(options));
                 drop(mem::take(&mut request.body.text));
-                Box::pin(super::tasks::finish(core, task, name, guard, options)).await
+                Box::pin(super::tasks::finish(core, (task, reply.connection), name, guard, options)).await
             }
             None => Ok(reply),
         }

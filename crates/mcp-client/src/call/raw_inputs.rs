@@ -198,7 +198,8 @@ impl<T: 'static> IntoFuture for RawInputs<T> {
                 let (reply, guard) = execute_or_start_task(&handle.core, request, &mut options).await?;
                 if let Some(task) = &reply.task {
                     let guard = guard.filter(|_| options.on_progress.is_some() && reply.version.has_core_tasks());
-                    cancel_if_closing(&handle.core, &task.task_id, &TaskOptions::of(options))?;
+                    let options = TaskOptions::of(&handle.core, options, reply.connection);
+                    cancel_if_closing(&handle.core, &task.task_id, &options)?;
                     let created = RawResult::read(&handle.core, &reply)?;
                     return Ok(Round::Task(CreatedTask::new(created, guard)));
                 }

@@ -154,7 +154,7 @@ fn cancel_task_on_drop(
     asks_for_task: bool,
 ) {
     let has_core_tasks = agreed.negotiated.version.has_core_tasks();
-    let mut task_options = TaskOptions::new(options.idle_timeout);
+    let mut task_options = TaskOptions::new(options.idle_timeout).created_on(core, guard.connection().number);
     task_options.meta.clone_from(&options.meta);
     let core = Arc::clone(core);
     let delays_close = core.owned_tasks.delay_close();

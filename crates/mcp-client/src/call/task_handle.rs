@@ -68,6 +68,10 @@ pub enum TaskOrResult {
 
 /// A handle of a task on the server. Dropping the handle does not cancel the task.
 ///
+/// If each connection starts a process of its own ([`Connect::starts_process`](crate::transport::Connect::starts_process)), the
+/// handle of a [`TaskCall`] uses only the connection of its call. After the end of that process its requests fail. A handle of
+/// [`Client::task`](crate::Client::task) uses each connection.
+///
 /// # Example
 /// ```no_run
 /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
@@ -123,7 +127,7 @@ impl IntoFuture for TaskCall {
                 return Ok(TaskOrResult::Result(tool_result(&handle.core, &reply)?));
             };
             let callback = options.on_progress.take();
-            let options = TaskOptions::of(options).without_total_timeout();
+            let options = TaskOptions::of(&handle.core, options, reply.connection).without_total_timeout();
             cancel_if_closing(&handle.core, &task.task_id, &options)?;
             let task = TaskHandle::new(&handle, task.task_id.clone());
             let progress = Arc::new(Mutex::new(ProgressListener::new(guard, callback)));

@@ -47,16 +47,28 @@ pub(super) struct TaskOptions {
     log_level: Option<LoggingLevel>,
     /// The call that the task belongs to.
     questions: Option<Arc<RunningCall>>,
+    /// The connection whose process has the task. `None`: each connection reaches the task.
+    connection: Option<u64>,
 }
 
 impl TaskOptions {
     pub(super) fn new(idle_timeout: Option<Duration>) -> Self {
-        Self { idle_timeout, total_timeout: None, left: None, meta: None, log_level: None, questions: None }
+        let (meta, log_level, questions, connection) = (None, None, None, None);
+        Self { idle_timeout, total_timeout: None, left: None, meta, log_level, questions, connection }
     }
 
-    pub(super) fn of(options: CallOptions) -> Self {
+    /// Returns the options for a task that a call became on the connection with this number.
+    pub(super) fn of(core: &ClientCore, options: CallOptions, connection: u64) -> Self {
         let CallOptions { idle_timeout, total_timeout, meta, log_level, questions, .. } = options;
-        Self { idle_timeout, total_timeout, left: total_timeout, meta, log_level, questions }
+        let options =
+            Self { total_timeout, left: total_timeout, meta, log_level, questions, ..Self::new(idle_timeout) };
+        options.created_on(core, connection)
+    }
+
+    /// Limits the requests to the connection of the task, if it has a process of its own. Another process can have another task with
+    /// the same id.
+    pub(super) fn created_on(self, core: &ClientCore, connection: u64) -> Self {
+        Self { connection: core.connections.connector.starts_process().then_some(connection), ..self }
     }
 
     pub(super) fn without_total_timeout(self) -> Self {
@@ -66,8 +78,15 @@ impl TaskOptions {
     /// Returns the options of one request. Its timeout is the idle timeout, or the remaining time if that is shorter.
     pub(super) fn request(&self) -> CallOptions {
         let limit = self.idle_timeout.into_iter().chain(self.left).min();
-        let (meta, log_level, questions) = (self.meta.clone(), self.log_level, self.questions.clone());
-        CallOptions { idle_timeout: limit, total_timeout: limit, meta, log_level, questions, ..CallOptions::default() }
+        CallOptions {
+            idle_timeout: limit,
+            total_timeout: limit,
+            meta: self.meta.clone(),
+            log_level: self.log_level,
+            questions: self.questions.clone(),
+            connection: self.connection,
+            ..CallOptions::default()
+        }
     }
 
     /// Subtracts a time from the remaining time.
@@ -140,7 +159,8 @@ pub(crate) struct OwnedTasks {
 
 #[derive(Default)]
 struct OwnedState {
-    ids: HashSet<String>,
+    /// The ids with the connections of the tasks, because two processes can use one id.
+    tasks: HashSet<(String, Option<u64>)>,
     is_closing: bool,
 }
 
@@ -162,21 +182,21 @@ impl OwnedTasks {
         let first = {
             let mut state = core.owned_tasks.state.lock();
             let is_first = !std::mem::replace(&mut state.is_closing, true);
-            is_first.then(|| std::mem::take(&mut state.ids))
+            is_first.then(|| std::mem::take(&mut state.tasks))
         };
-        let Some(ids) = first else {
+        let Some(tasks) = first else {
             closing.cancelled().await;
             return;
         };
         let _closing = closing.clone().drop_guard();
         let awaited = &core.owned_tasks.awaited_by_close;
-        if (ids.is_empty() && awaited.is_closed()) || core.connections.current().is_none() {
+        if (tasks.is_empty() && awaited.is_closed()) || core.connections.current().is_none() {
             return;
         }
         let options = TaskOptions::new(Some(core.config.limits.close));
         let mut cancelling = JoinSet::new();
-        for id in ids {
-            let (core, options) = (Arc::clone(core), options.clone());
+        for (id, connection) in tasks {
+            let (core, options) = (Arc::clone(core), TaskOptions { connection, ..options.clone() });
             cancelling.spawn(async move { cancel(&core, id, options).await });
         }
         let cancelled = async {
@@ -189,17 +209,17 @@ impl OwnedTasks {
     }
 }
 
-/// Waits for the result of a call that became a task, within the remaining time of the call.
+/// Waits for the result of a call that became a task on the connection with a number, within the remaining time of the call.
 pub(super) async fn finish(
     core: &Arc<ClientCore>,
-    task: &Task,
+    (task, number): (&Task, u64),
     tool: Option<Box<str>>,
     guard: Option<RequestGuard>,
     mut call: CallOptions,
 ) -> Result<Reply, Error> {
     let connection = guard.as_ref().map(|guard| Arc::clone(guard.connection()));
     let callback = call.on_progress.take();
-    let options = TaskOptions::of(call);
+    let options = TaskOptions::of(core, call, number);
     let mut owned = OwnedTask::new(core, &task.task_id, options.clone());
     // The listener comes after the owner, because an explicit close waits for the guard only until then.
     let listener = ProgressListener::new(guard, callback);
@@ -240,7 +260,7 @@ impl<'a> OwnedTask<'a> {
         let is_closing = {
             let mut state = core.owned_tasks.state.lock();
             if !state.is_closing {
-                state.ids.insert(id.to_owned());
+                state.tasks.insert((id.to_owned(), options.connection));
             }
             state.is_closing
         };
@@ -255,9 +275,10 @@ impl<'a> OwnedTask<'a> {
 impl Drop for OwnedTask<'_> {
     fn drop(&mut self) {
         // False if the close of the client cancels the task.
-        let is_owned = self.core.owned_tasks.state.lock().ids.remove(&self.id);
+        let task = (std::mem::take(&mut self.id), self.options.connection);
+        let is_owned = self.core.owned_tasks.state.lock().tasks.remove(&task);
         if is_owned && !self.is_over {
-            cancel_later(self.core, self.id.clone(), &self.options);
+            cancel_later(self.core, task.0, &self.options);
         }
     }
 }
