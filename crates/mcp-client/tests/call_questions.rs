@@ -13,7 +13,7 @@ use mcp_client::{
 };
 use mcp_server::prelude::*;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
 use crate::common::{builder, connected, connected_as, start, tool_result};
 
@@ -215,4 +215,56 @@ async fn overlapping_calls_over_http_answer_their_own_input_requests() {
             assert_eq!(text, name, "{version}");
         }
     }
+}
+
+/// Asks the user of a relay. The first question of a call that ends fails, and the others wait for the answer of the test.
+struct Relay {
+    name: &'static str,
+    answers: Arc<Semaphore>,
+    has_ended: bool,
+}
+
+impl Handler for Relay {
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::new().with_elicitation(ElicitationCapability::new())
+    }
+
+    fn caller(&self) -> Option<Arc<str>> {
+        Some("ada".into())
+    }
+
+    fn elicit(&self, _form: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+        Box::pin(async move {
+            self.answers.acquire().await.unwrap().forget();
+            if self.has_ended {
+                return Err(RpcError::internal("ended").with_data(json!({ "reason": "call_ended" })));
+            }
+            Ok(ElicitResult::accept(JsonObject::new().with("name", self.name)))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_pauses_the_time_limits_of_the_calls_that_can_have_caused_it_alone() {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let (client, mut peer, _peers) = connected_as(builder(), LEGACY).await;
+    let answers = Arc::new(Semaphore::new(0));
+    let mut calls = Vec::new();
+    for (name, has_ended) in [("first", false), ("second", true)] {
+        let relay = Relay { name, answers: Arc::clone(&answers), has_ended };
+        let call = client.call_tool(name, ()).answers(Arc::new(relay)).idle_timeout(LIMIT).total_timeout(LIMIT);
+        calls.push(start(call));
+        peer.expect("tools/call").await;
+    }
+    peer.send(json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": form() })).await;
+    // A list can be that of another user.
+    let listing = start(client.request_raw("tools/list", json!({})).idle_timeout(LIMIT));
+    peer.expect("tools/list").await;
+    assert!(timeout(2 * LIMIT, listing).await.unwrap().unwrap().unwrap_err().is_timeout());
+    peer.expect("notifications/cancelled").await;
+    assert!(calls.iter().all(|call| !call.is_finished()));
+    // The second call, which was selected, has ended. The first call answers.
+    answers.add_permits(2);
+    let answer = peer.recv().await;
+    assert_eq!(answer["result"]["content"], json!({ "name": "first" }), "{answer}");
 }

@@ -12,7 +12,7 @@ use mcp_protocol::{
     meta::keys,
     method, notification,
 };
-use mcp_transport::{BoxFuture, Frame, Route, Transport, TransportError, TrySendError, recv};
+use mcp_transport::{BoxFuture, Frame, PauseClock, Route, Transport, TransportError, TrySendError, recv};
 use serde_json::{Value, value::RawValue};
 use tokio::{
     task::{AbortHandle, JoinSet},
@@ -20,10 +20,13 @@ use tokio::{
 };
 
 use super::{
-    Asker, Connection, ConnectionManager, ECHO, Notification, RunningCall, StreamReceiver, pending::is_input_request,
+    Asker, Connection, ConnectionManager, ECHO, Notification, StreamReceiver, pending::is_input_request,
     response::unlimited,
 };
 use crate::retry::RequestFailure;
+
+/// The reason in the error of a handler whose call ended before the answer.
+const CALL_ENDED: &str = "call_ended";
 
 /// Reads until the connection ends. Then all waiting requests have failed.
 pub(crate) async fn read(
@@ -272,7 +275,7 @@ impl Reader<'_> {
             let repeated = || RpcError::invalid_request("a request with this id is being answered");
             if is_known { Err(repeated()) } else { Ok(answer) }
         });
-        let (answer, call) = match answer {
+        let (answer, clocks) = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 // The error is dropped if the server sends requests but does not read.
@@ -282,10 +285,8 @@ impl Reader<'_> {
         };
         let connection = Arc::clone(self.connection);
         let key = id.clone();
-        let answering = call.as_ref().map(RunningCall::answer);
         let task = self.answering.spawn(async move {
-            let _answering = answering;
-            answer_request(&connection, call.as_deref(), route, &id, answer).await;
+            answer_request(&connection, &clocks, route, &id, answer).await;
             id
         });
         self.running.insert(key, task);
@@ -293,11 +294,11 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Returns the answer to a request of the server, which is made when the future is polled, and the call of the request.
+    /// Returns the answer to a request of the server, which is made when the future is polled, and the clocks that pause meanwhile.
     ///
     /// # Errors
     /// If too many requests of the server are answered, or no handler may answer the request.
-    fn answer(&self, frame: &Frame, request: &Request<'_>) -> Result<(Answer, Option<Arc<RunningCall>>), RpcError> {
+    fn answer(&self, frame: &Frame, request: &Request<'_>) -> Result<(Answer, Vec<PauseClock>), RpcError> {
         let is_full = self.running.len() >= self.manager.config.limits.server_requests;
         let busy = || RpcError::internal("the client is busy");
         let (connection, receiver) = (self.connection, &self.manager.receiver);
@@ -316,10 +317,12 @@ impl Reader<'_> {
                 let answer: Answer = Box::pin(async move {
                     let late = |_| RpcError::internal("the result of the task was not requested in time");
                     let waiting = timeout(limit, connection.pending.next_call_of_task(&task));
-                    let asker = Asker::Call(waiting.await.map_err(late)?);
+                    let call = waiting.await.map_err(late)?;
+                    let _pause = call.clock().pause();
+                    let asker = Asker::Call(Arc::clone(&call));
                     receiver.request(&connection, &method, params.as_deref(), &asker).await
                 });
-                return Ok((answer, None));
+                return Ok((answer, Vec::new()));
             }
             (None, _) => connection.pending.asker(&frame.route, &request.method, has_streams),
         };
@@ -335,18 +338,37 @@ impl Reader<'_> {
                 Err(error)
             }
             None => {
-                let answer = receiver.request(connection, &request.method, request.params, &asker);
-                let Asker::OneOf(call) = &asker else { return Ok((answer, asker.call().cloned())) };
-                // Each of the calls can wait for the answer, so the clocks of all calls pause.
-                let answering = call.answer();
+                let (clocks, answering) = (asker.clocks(&connection.clock), asker.answering());
+                let first = receiver.request(connection, &request.method, request.params, &asker);
+                if !matches!(asker, Asker::OneOf { .. }) {
+                    let answer: Answer = Box::pin(async move {
+                        let _answering = answering;
+                        first.await
+                    });
+                    return Ok((answer, clocks));
+                }
+                let (connection, receiver) = (Arc::clone(connection), Arc::clone(receiver));
+                let (method, params) = (request.method.to_string(), request.params.map(ToOwned::to_owned));
                 let answer: Answer = Box::pin(async move {
-                    let _answering = answering;
-                    answer.await
+                    let (mut asker, mut answering, mut answered) = (asker, answering, first.await);
+                    while answered.as_ref().is_err_and(is_of_ended_call) {
+                        drop(answering.take());
+                        let Some(other) = asker.without_ended(&method) else { break };
+                        answering = other.answering();
+                        answered = receiver.request(&connection, &method, params.as_deref(), &other).await;
+                        asker = other;
+                    }
+                    answered
                 });
-                Ok((answer, None))
+                Ok((answer, clocks))
             }
         }
     }
+}
+
+/// Whether a handler did not answer, because its call ended before the answer.
+fn is_of_ended_call(error: &RpcError) -> bool {
+    error.data.as_ref().is_some_and(|data| data.get("reason").is_some_and(|reason| reason == CALL_ENDED))
 }
 
 /// Returns the task that a request of the server names (2025-11-25).
@@ -363,16 +385,16 @@ fn related_task(params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
 
 type Answer = BoxFuture<'static, Result<Value, RpcError>>;
 
-/// Answers a request of the server. The time limits of its call pause meanwhile, or those of all calls if it belongs to no call.
+/// Answers a request of the server. The clocks pause meanwhile.
 async fn answer_request(
     connection: &Arc<Connection>,
-    call: Option<&RunningCall>,
+    clocks: &[PauseClock],
     route: Route,
     id: &RequestId,
     answer: Answer,
 ) {
     let answered = {
-        let _pause = call.map_or(&connection.clock, RunningCall::clock).pause();
+        let _pauses: Vec<_> = clocks.iter().map(PauseClock::pause).collect();
         answer.await
     };
     let message = match answered {

@@ -5,7 +5,7 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -206,8 +206,13 @@ pub(crate) enum Asker {
     },
     /// This call caused the request.
     Call(Arc<RunningCall>),
-    /// One of the calls of a caller caused the request. The handler of this call answers.
-    OneOf(Arc<RunningCall>),
+    /// One of the calls of a caller caused the request.
+    OneOf {
+        /// The handler of this call answers.
+        call: Arc<RunningCall>,
+        /// The calls of the caller. A strong reference would keep a call among the running ones.
+        candidates: Vec<Weak<RunningCall>>,
+    },
     /// The request belongs to a call that has ended.
     Ended,
     /// Calls with different handlers are running or were cancelled. The client does not guess.
@@ -235,7 +240,8 @@ impl Asker {
             && others.iter().all(|other| other.caller() == Some(caller))
             && cancelled.iter().all(|own| own.as_ref().and_then(|own| own.caller.as_ref()) == Some(caller))
         {
-            return Self::of_caller(method, first, others);
+            let calls: Vec<_> = std::iter::once(first).chain(others).collect();
+            return Self::of_caller(method, &calls).unwrap_or(Self::Server { calls: None });
         }
         let mut cancelled = cancelled.iter().map(|own| own.as_ref().and_then(|own| own.identity_for(method)));
         let handler = first.handler_of(method);
@@ -249,17 +255,36 @@ impl Asker {
     }
 
     /// Selects the call whose handler answers a request during several calls of one caller: the latest call without an open request.
-    fn of_caller(method: &str, first: Arc<RunningCall>, others: Vec<Arc<RunningCall>>) -> Self {
-        let answers = |call: &Arc<RunningCall>| call.handler_of(method).is_some();
-        let calls = std::iter::once(first).chain(others).filter(answers);
-        let chosen = calls.max_by_key(|call| (!call.is_answering(), call.first_request()));
-        chosen.map_or(Self::Server { calls: None }, Self::OneOf)
+    fn of_caller(method: &str, calls: &[Arc<RunningCall>]) -> Option<Self> {
+        let answering = calls.iter().filter(|call| call.handler_of(method).is_some());
+        let chosen = answering.max_by_key(|call| (!call.is_answering(), call.first_request()))?;
+        Some(Self::OneOf { call: Arc::clone(chosen), candidates: calls.iter().map(Arc::downgrade).collect() })
+    }
+
+    /// Selects another running call of the caller, because the call that was selected ended before the answer. It may not have caused
+    /// the request.
+    pub(crate) fn without_ended(self, method: &str) -> Option<Self> {
+        let Self::OneOf { call: ended, candidates } = self else { return None };
+        let ended = Arc::downgrade(&ended);
+        let others = candidates.iter().filter(|call| !call.ptr_eq(&ended)).filter_map(Weak::upgrade);
+        Self::of_caller(method, &others.collect::<Vec<_>>())
+    }
+
+    /// Returns the clocks that pause during the answer: those of the calls that can have caused the request, or that of the connection.
+    pub(crate) fn clocks(&self, connection: &PauseClock) -> Vec<PauseClock> {
+        match self {
+            Self::Call(call) => vec![call.clock().clone()],
+            Self::OneOf { candidates, .. } => {
+                candidates.iter().filter_map(Weak::upgrade).map(|call| call.clock().clone()).collect()
+            }
+            Self::Server { .. } | Self::Ended | Self::Ambiguous => vec![connection.clone()],
+        }
     }
 
     /// Returns the error of a request that no handler may answer.
     pub(crate) fn refusal(&self) -> Option<RpcError> {
         match self {
-            Self::Server { .. } | Self::Call(_) | Self::OneOf(_) => None,
+            Self::Server { .. } | Self::Call(_) | Self::OneOf { .. } => None,
             Self::Ended => Some(RpcError::invalid_request("the call of this request has ended")),
             Self::Ambiguous => {
                 Some(RpcError::invalid_request("several calls can have caused the request, and it names none of them"))
@@ -271,8 +296,16 @@ impl Asker {
     pub(crate) fn questions(&self) -> Option<&RunningCall> {
         match self {
             Self::Server { calls } => calls.as_deref(),
-            Self::Call(call) | Self::OneOf(call) => Some(call),
+            Self::Call(call) | Self::OneOf { call, .. } => Some(call),
             Self::Ended | Self::Ambiguous => None,
+        }
+    }
+
+    /// Records that the handler of a call answers the request, until the drop of the value.
+    pub(crate) fn answering(&self) -> Option<Answering> {
+        match self {
+            Self::Call(call) | Self::OneOf { call, .. } => Some(call.answer()),
+            Self::Server { .. } | Self::Ended | Self::Ambiguous => None,
         }
     }
 
@@ -370,5 +403,16 @@ mod tests {
             assert_eq!(found.questions().and_then(RunningCall::first_request), expected, "{found:?}");
             assert_eq!(matches!(found, Asker::Ambiguous), expected.is_none());
         }
+        // Each call that ends leaves the request to the other running calls.
+        drop(second);
+        let calls = [&first, &third].map(Arc::clone);
+        let mut found = Some(Asker::among("elicitation/create", calls.into_iter(), &[]));
+        let mut chosen = Vec::new();
+        while let Some(asker) = found {
+            assert_eq!(asker.clocks(&PauseClock::new()).len(), 2 - chosen.len());
+            chosen.push(asker.questions().and_then(RunningCall::first_request));
+            found = asker.without_ended("elicitation/create");
+        }
+        assert_eq!(chosen, [Some(1), Some(3)]);
     }
 }

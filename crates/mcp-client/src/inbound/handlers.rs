@@ -142,6 +142,9 @@ pub trait Handler: Send + Sync + 'static {
     /// caller, the handler of one of them answers ([`Call::answers`](crate::Call::answers)). The request fails otherwise. Default:
     /// `None`, for a caller that is not known.
     ///
+    /// A handler whose call ends before its answer returns an error with the data `{"reason": "call_ended"}`. The handler of another
+    /// running call of the caller then answers.
+    ///
     /// ```
     /// use std::sync::Arc;
     ///
