@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use mcp_client::InputRequired;
 use mcp_protocol::{
-    CreateMessageParams, ElicitParams, InputRequests, JsonObject, Method as _, ProtocolVersion, RpcError, method,
-    shape_object,
+    CreateMessageParams, ElicitParams, Excerpt, InputRequest, InputRequests, JsonObject, Method as _, ProtocolVersion,
+    RpcError, SamplingMessage, method, shape_object,
 };
 use mcp_server_core::{
     InputRound,
     source::{SourceCall, SourceOutcome, SourceResult},
 };
-use serde_json::{json, value::RawValue};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json, value::RawValue};
 
 use super::{
     Core,
@@ -24,6 +25,9 @@ use super::{
     seal::RelayState,
     used::{self, StateId},
 };
+
+/// The longest part of the key of an input request in an error.
+const KEY: usize = 64;
 
 /// The result of a parked call.
 pub(super) type ParkedResult = Result<Relayed, Fault>;
@@ -238,10 +242,36 @@ fn check_form(server: &str, requests: &InputRequests, version: ProtocolVersion) 
         });
         checked.map_err(|error| {
             tracing::warn!(server, key, %error, "an input request of a server is not valid");
-            RpcError::internal(format!("an input request of the server {server:?} is not valid: {error}"))
+            let (key, fault) = (Excerpt::new(key).with_limit(KEY), form_fault(request));
+            RpcError::internal(format!("the input request {key:?} of the server {server:?} is not valid: {fault}"))
                 .with_data(json!({ "server": server, "retryable": false }))
         })
     })
+}
+
+/// Returns the member of an input request without its form, and the expected form.
+fn form_fault(request: &InputRequest) -> &'static str {
+    fn is<T: DeserializeOwned>(value: &Value) -> bool {
+        T::deserialize(value).is_ok()
+    }
+    let Some(Value::Object(params)) = &request.params else { return "`params` must be a JSON object" };
+    let has = |name: &str, is: fn(&Value) -> bool| params.get(name).is_some_and(is);
+    let is_form = params.get("mode").is_none_or(|mode| mode == "form");
+    match &*request.method {
+        method::Elicit::NAME if !has("message", Value::is_string) => "`message` must be a string",
+        method::Elicit::NAME if !is_form && params.get("mode").is_some_and(|mode| mode != "url") => {
+            "`mode` must be \"form\" or \"url\""
+        }
+        method::Elicit::NAME if is_form && !has("requestedSchema", Value::is_object) => {
+            "`requestedSchema` must be a JSON object"
+        }
+        method::Elicit::NAME if !is_form && !has("url", Value::is_string) => "`url` must be a string",
+        method::CreateMessage::NAME if !has("messages", is::<Vec<SamplingMessage>>) => {
+            "`messages` must be a list of messages with a `role` and a `content`"
+        }
+        method::CreateMessage::NAME if !has("maxTokens", Value::is_number) => "`maxTokens` must be a number",
+        _ => "an optional member has another type than the specification names",
+    }
 }
 
 /// Returns the error of a round for its client.

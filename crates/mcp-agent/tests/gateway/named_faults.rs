@@ -52,7 +52,7 @@ async fn the_error_of_a_question_that_a_client_cannot_receive_names_the_server()
     for (params, down, expected) in [
         (&page, REVISIONS[0], undeclared),
         (&page, REVISIONS[1], undeclared),
-        (&form, REVISIONS[0], "an input request of the server \"s\" is not valid: missing field `message`"),
+        (&form, REVISIONS[0], "the input request \"q\" of the server \"s\" is not valid: `message` must be a string"),
     ] {
         let source = Asking(json!({ "method": "elicitation/create", "params": params }));
         let server = Server::builder::<()>("s", "1").versions([LATEST]).source(source).build();
