@@ -283,12 +283,18 @@ pub(super) fn parked_error(error: &ParkedError) -> RpcError {
     }
 }
 
-/// Parks the call of a question, and waits for the response of a later round.
+/// Parks the call of a question, and waits for the response of a later round. `is_of_any_call`: another call of the client can have
+/// caused the question.
 pub(super) async fn park(
     questions: &Questions<ParkedResult, SourceCall>,
-    request: mcp_protocol::InputRequest,
-) -> Result<serde_json::Value, RpcError> {
-    questions.ask(request).await.map_err(|refused: Refused| RpcError::internal(refused.to_string()))
+    request: InputRequest,
+    is_of_any_call: bool,
+) -> Result<Value, RpcError> {
+    questions.ask(request, is_of_any_call).await.map_err(|refused: Refused| {
+        let error = RpcError::internal(refused.to_string());
+        // Another call of the client then asks, if it can have caused the question.
+        if refused == Refused::Ended { error.with_data(json!({ "reason": "call_ended" })) } else { error }
+    })
 }
 
 /// Whether a client answers the input requests of a server with sessions in later rounds.

@@ -188,7 +188,7 @@ impl Asker {
                 // The revision of the client names no task.
                 remove_meta(&mut params, keys::RELATED_TASK);
                 let params = (!params.is_empty()).then(|| params.into());
-                park(questions, InputRequest::new(method, params)).await
+                park(questions, InputRequest::new(method, params), question.call().is_none()).await
             }
         }
     }

@@ -1,13 +1,21 @@
 //! Questions that name no call, while several calls run in one process: they reach a call of their user, and of no other user.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use mcp_agent::{Gateway, Host, ServerOptions, Sharing};
 use mcp_client::{Client, ClientBuilder, transport::Connect};
 use mcp_protocol::{ElicitResult, JsonObject, ProtocolVersion};
 use mcp_server::prelude::*;
-use tokio::{sync::Semaphore, task::JoinHandle, time::timeout};
+use tokio::{
+    join,
+    sync::Semaphore,
+    task::{JoinHandle, yield_now},
+    time::timeout,
+};
 
 use crate::common::{Processes, REVISIONS, SOON, client, connect_client_as};
 
@@ -44,18 +52,28 @@ impl Steps {
 struct Asking {
     form: Steps,
     wait: Steps,
+    /// `wait` continues directly behind the question of `form`.
+    ends_wait: Arc<AtomicBool>,
     processes: Processes,
 }
 
 impl Asking {
     fn new() -> Self {
         let (form, wait) = (Steps::new(), Steps::new());
-        let (of_form, of_wait) = (form.clone(), wait.clone());
+        let (of_form, of_wait, ends_wait) = (form.clone(), wait.clone(), Arc::new(AtomicBool::new(false)));
+        let (ends, next_of_wait) = (ends_wait.clone(), wait.next.clone());
         let asks = move |inputs: Inputs| {
-            let steps = of_form.clone();
+            let (steps, ends, next_of_wait) = (of_form.clone(), ends.clone(), next_of_wait.clone());
             async move {
                 steps.run().await;
-                let Answer { name } = inputs.elicit("name", "Your name?").await?;
+                let behind = async {
+                    if ends.load(Ordering::SeqCst) {
+                        yield_now().await;
+                        next_of_wait.add_permits(1);
+                    }
+                };
+                let (answer, ()) = join!(inputs.elicit("name", "Your name?"), behind);
+                let Answer { name } = answer?;
                 Ok::<_, ToolError>(name)
             }
         };
@@ -68,7 +86,7 @@ impl Asking {
         };
         let server = Server::builder("s", "1").versions([LEGACY]).tool(tool("form", asks)).tool(tool("wait", waits));
         let server = server.build();
-        Self { form, wait, processes: Processes::new(move |_| server.clone()) }
+        Self { form, wait, ends_wait, processes: Processes::new(move |_| server.clone()) }
     }
 
     async fn gateway(&self, down: ProtocolVersion) -> Server {
@@ -120,6 +138,50 @@ async fn a_question_during_several_calls_of_a_user_reaches_the_user() {
             assert_eq!(server.processes.started(), 2, "{down} {asks_first}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_question_reaches_the_user_if_the_selected_call_ends_directly_behind_it() {
+    for down in REVISIONS {
+        let server = Asking::new();
+        let ada = connect_client_as(user("ada"), &server.gateway(down).await, "ada").await;
+        let form = call(&ada, "form");
+        server.form.until_begun().await;
+        let wait = call(&ada, "wait");
+        server.wait.until_begun().await;
+        server.ends_wait.store(true, Ordering::SeqCst);
+        server.form.next.add_permits(1);
+        assert_eq!(form.await.unwrap(), "ada", "{down}");
+        assert_eq!(wait.await.unwrap(), "waited", "{down}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_reaches_the_user_if_the_user_cancels_the_selected_call() {
+    // Between two rounds, a client of 2026-07-28 cannot cancel its call.
+    let server = Asking::new();
+    let (asked, questions) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let of_user = asked.clone();
+    let slow = client().on_elicit(move |_form| {
+        let (asked, number) = (of_user.clone(), questions.fetch_add(1, Ordering::SeqCst));
+        async move {
+            if number == 0 {
+                asked.add_permits(1);
+                std::future::pending::<()>().await;
+            }
+            Ok(ElicitResult::accept(JsonObject::new().with("name", format!("ada {number}"))))
+        }
+    });
+    let ada = connect_client_as(slow, &server.gateway(LEGACY).await, "ada").await;
+    let form = call(&ada, "form");
+    server.form.until_begun().await;
+    let wait = call(&ada, "wait");
+    server.wait.until_begun().await;
+    server.form.next.add_permits(1);
+    timeout(SOON, asked.acquire()).await.unwrap().unwrap().forget();
+    wait.abort();
+    assert!(wait.await.unwrap_err().is_cancelled());
+    assert_eq!(form.await.unwrap(), "ada 1");
 }
 
 #[tokio::test]

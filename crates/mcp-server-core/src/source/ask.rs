@@ -92,7 +92,7 @@ pub(super) async fn ask(
     let version = context.version();
     let limit = limit_of(&request, limits, context.client_capabilities())?;
     let request = shaped(request, version)?;
-    let ended = || RpcError::internal("the call has ended");
+    let ended = || RpcError::internal("the call has ended").with_data(serde_json::json!({ "reason": "call_ended" }));
     if context.has_ended() {
         return Err(ended());
     }

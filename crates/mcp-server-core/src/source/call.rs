@@ -167,7 +167,7 @@ impl SourceCall {
     /// # Errors
     /// The error of the client. `-32600` in 2026-07-28 and in sessionless mode, where input requests are a part of results
     /// ([`SourceOutcome::InputRequired`](super::SourceOutcome::InputRequired)). `-32601` if the client did not declare the
-    /// capability. `-32603` if the client does not answer in time, or if the call has ended.
+    /// capability. `-32603` if the client does not answer in time. `-32603` with the reason `call_ended` if the call has ended.
     pub async fn ask(&self, request: InputRequest) -> Result<Value, RpcError> {
         let _pause = self.clock.clock.pause();
         ask::ask(&self.context, &self.clock.limits, request, None).await

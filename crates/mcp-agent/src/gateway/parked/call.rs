@@ -67,6 +67,8 @@ enum Question {
     Open {
         request: InputRequest,
         answer: oneshot::Sender<Value>,
+        /// Another call of the client can have caused the question. The result waits for the response, so that this call continues.
+        is_of_any_call: bool,
     },
     /// The hash of the response, by which a repeated response is known.
     Answered(u64),
@@ -254,6 +256,10 @@ impl<R, C> State<R, C> {
         }
     }
 
+    fn has_question_of_any_call(&self) -> bool {
+        self.questions.iter().any(|question| matches!(question, Question::Open { is_of_any_call: true, .. }))
+    }
+
     /// Adds a round that waits, and returns its number.
     fn add_round(&mut self, request: Option<C>) -> u64 {
         self.next_round += 1;
@@ -265,7 +271,8 @@ impl<R, C> State<R, C> {
 impl<R: Clone, C> State<R, C> {
     /// Returns the outcome of a round, if the round does not wait.
     fn round(&self, call: u64) -> Option<Result<ParkedRound<R>, ParkedError>> {
-        if let Some(result) = &self.result {
+        // A result that cannot wait ends the question, which another call of the client then asks.
+        if let Some(result) = self.result.as_ref().filter(|_| self.is_fleeting || !self.has_question_of_any_call()) {
             return Some(Ok(ParkedRound::Complete(result.clone())));
         }
         if let Some(fault) = self.fault() {
@@ -360,11 +367,12 @@ impl<R, C: Clone> Questions<R, C> {
         self.call.upgrade()?.state().last_request.clone()
     }
 
-    /// Parks the call, and waits for the response to a question. The drop of the future withdraws the question.
+    /// Parks the call, and waits for the response to a question. The drop of the future withdraws the question. `is_of_any_call`:
+    /// another call of the client can have caused the question.
     ///
     /// # Errors
     /// [`Refused`] at once if the call cannot be parked, or when it ends.
-    pub(crate) async fn ask(&self, request: InputRequest) -> Result<Value, Refused> {
+    pub(crate) async fn ask(&self, request: InputRequest, is_of_any_call: bool) -> Result<Value, Refused> {
         let (shared, call) = self.shared.upgrade().zip(self.call.upgrade()).ok_or(Refused::Ended)?;
         shared.park(call.id)?;
         let bytes = size(&request);
@@ -372,7 +380,7 @@ impl<R, C: Clone> Questions<R, C> {
         let _reserved = Reserved { shared: Weak::clone(&self.shared), id: call.id, bytes };
         drop(shared);
         let (answer, answered) = oneshot::channel();
-        let index = call.state().push(Question::Open { request, answer })?;
+        let index = call.state().push(Question::Open { request, answer, is_of_any_call })?;
         let _withdrawal = Withdrawal { call: Weak::clone(&self.call), index };
         call.changed.send_replace(());
         drop(call);

@@ -61,7 +61,7 @@ fn responses(number: u32, response: Value) -> JsonObject {
 
 /// Asks for a name, and returns the answer or the error as text.
 async fn asks(questions: Questions<String, &'static str>, message: &str) -> String {
-    match questions.ask(form(message)).await {
+    match questions.ask(form(message), false).await {
         Ok(answered) => answered["content"]["name"].as_str().unwrap_or("no name").to_owned(),
         Err(error) => error.to_string(),
     }
@@ -405,7 +405,7 @@ async fn the_calls_of_a_principal_have_a_cap() {
 async fn a_question_that_the_server_withdraws_does_not_count() {
     let calls = calls();
     let round = calls.start(Holder::default(), "first", |questions| async move {
-        let withdrawn = timeout(MINUTE, questions.ask(form("first"))).await.is_err();
+        let withdrawn = timeout(MINUTE, questions.ask(form("first"), false)).await.is_err();
         format!("{withdrawn} {}", asks(questions, "second").await)
     });
     let (call, first, _) = asked(round.await);
@@ -421,16 +421,16 @@ async fn a_question_that_the_server_withdraws_does_not_count() {
 async fn the_questions_of_a_call_have_a_cap() {
     let calls = calls();
     let round = calls.start(Holder::default(), "first", |questions| async move {
-        let mut open: Vec<_> = (0..64).map(|_| Box::pin(questions.ask(form("open")))).collect();
+        let mut open: Vec<_> = (0..64).map(|_| Box::pin(questions.ask(form("open"), false))).collect();
         for question in &mut open {
             assert!(poll_once(question.as_mut()).await.is_none());
         }
-        let open_refused = questions.ask(form("beyond")).await;
+        let open_refused = questions.ask(form("beyond"), false).await;
         drop(open);
         for _ in 64..1024 {
-            assert!(poll_once(pin!(questions.ask(form("withdrawn")))).await.is_none());
+            assert!(poll_once(pin!(questions.ask(form("withdrawn"), false))).await.is_none());
         }
-        format!("{open_refused:?} {:?}", questions.ask(form("last")).await)
+        format!("{open_refused:?} {:?}", questions.ask(form("last"), false).await)
     });
     assert_eq!(complete(round.await), "Err(Questions) Err(Questions)");
 }
