@@ -91,8 +91,9 @@ impl Core {
 }
 
 impl Core {
-    /// Returns a text for the client of a call. No other client has it while the call exists. A client is a session, the only client of
-    /// the gateway, or a principal. A server can send a question during several calls of a client, and name none of them.
+    /// Returns a text for the client of a call. No other client has it while the call exists. A client is a session, the
+    /// only client of the gateway, or a principal. A server can send a question during several calls of a client, and name
+    /// none of them.
     fn caller_of(&self, call: &SourceCall, holder: &Holder) -> Option<Arc<str>> {
         if self.is_for_one_client {
             return Some("the client".into());
