@@ -26,6 +26,9 @@ use crate::registry::{Slot, Wanted};
 const SERVER: Duration = Duration::from_secs(5);
 const PAGE: Duration = Duration::from_secs(10);
 
+/// The kind of the sealed numbers of connections in cursors.
+const CURSOR: &str = "task list";
+
 /// The tasks of a connection.
 #[derive(Default)]
 struct Page {
@@ -35,8 +38,8 @@ struct Page {
 }
 
 impl Core {
-    /// Returns a page of the tasks of a client. Each page has the tasks of one connection. The cursor is the server, the number of the
-    /// connection, and the cursor of the server.
+    /// Returns a page of the tasks of a client. Each page has the tasks of one connection. The cursor is the server, the sealed number of
+    /// the connection, and the cursor of the server.
     ///
     /// A server lists the tasks of all callers with its credentials. The list therefore contains servers with credentials of the
     /// caller, or all servers for a gateway without principals. A list opens no connection, so it contains the servers whose
@@ -45,7 +48,15 @@ impl Core {
         let invalid_cursor = || RpcError::invalid_params("the cursor is not valid: list again");
         let (server, mut first, mut cursor): (Option<String>, u64, Option<String>) = match call.cursor() {
             None => (None, 0, None),
-            Some(cursor) => serde_json::from_str(cursor).map_err(|_| invalid_cursor())?,
+            Some(cursor) => {
+                let (server, sealed, cursor): (_, Option<String>, _) =
+                    serde_json::from_str(cursor).map_err(|_| invalid_cursor())?;
+                let first = match sealed {
+                    None => Some(0),
+                    Some(sealed) => self.open_number(call, &sealed)?,
+                };
+                (server, first.ok_or_else(invalid_cursor)?, cursor)
+            }
         };
         let client = Downstream::of(call).beside_calls();
         let caller = client.caller(true);
@@ -68,7 +79,8 @@ impl Core {
             }
             let mut result = json!({});
             if let Some(slot) = slot {
-                result["nextCursor"] = json!((&*slot.name, first, cursor)).to_string().into();
+                let sealed = (first > 0).then(|| self.seal_number(call, first)).transpose()?;
+                result["nextCursor"] = json!((&*slot.name, sealed, cursor)).to_string().into();
             }
             let json = result.to_string();
             let mut result = Members::read(&json).map_err(|error| invalid(&error))?;
@@ -76,6 +88,16 @@ impl Core {
             return Ok(SourceResult::new(result.write().get().to_owned(), call.context().version()));
         }
         Ok(SourceResult::new(r#"{"tasks":[]}"#, call.context().version()))
+    }
+
+    /// Seals the number of a connection for a cursor, because it shows the number of connections of all callers.
+    fn seal_number(&self, call: &SourceCall, number: u64) -> Result<String, RpcError> {
+        self.seals(call)?.keys().seal_id(CURSOR, &number.to_string(), call.context().principal())
+    }
+
+    fn open_number(&self, call: &SourceCall, sealed: &str) -> Result<Option<u64>, RpcError> {
+        let text = self.seals(call)?.keys().open_id(CURSOR, sealed, call.context().principal());
+        Ok(text.and_then(|text| text.parse().ok()))
     }
 
     /// Returns the tasks of the first connection from a number on. `place` is this number and the cursor of the server.
