@@ -33,7 +33,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "gateway")]
-pub(crate) use self::pool::{ConnectionKey, Wanted};
+pub(crate) use self::pool::{ConnectionKey, OpenNumbers, Wanted};
 #[cfg(feature = "oauth")]
 pub use self::tokens::CallerToken;
 #[cfg(feature = "oauth")]

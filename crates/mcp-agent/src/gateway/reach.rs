@@ -22,7 +22,7 @@ use crate::{
     CallError, CatalogTool, ServerState,
     catalog::without_server,
     policy::PolicyInput,
-    registry::{Asking, ConnectionKey, Lease, Slot, Wanted},
+    registry::{Asking, ConnectionKey, Lease, OpenNumbers, Slot, Wanted},
 };
 
 /// The number of checks of a call whose tool changes meanwhile.
@@ -292,18 +292,24 @@ impl Core {
         self.reach(Some(call), &slot, downstream, limit, began).await
     }
 
-    /// Returns a connection that is open for a client, and the number of the next one. It opens none, and waits for no server.
+    /// Returns a connection that is open for a client, with its number and that of the next one. It opens none, and waits for no server.
     pub(super) fn reach_open(
         &self,
         slot: &Arc<Slot>,
         downstream: &Downstream,
         wanted: Wanted,
         limit: Option<Duration>,
-    ) -> Option<(Reached, Option<u64>)> {
+    ) -> Option<(Reached, OpenNumbers)> {
         let registry = &self.host.shared().registry;
         let caller = downstream.caller_at(slot, slot.version()?.is_stateless());
-        let (lease, client, next) = slot.reach_open(registry, &caller, wanted)?;
-        Some((self.reached(slot, lease, client, limit), next))
+        let (lease, client, numbers) = slot.reach_open(registry, &caller, wanted)?;
+        Some((self.reached(slot, lease, client, limit), numbers))
+    }
+
+    /// Whether the process of a task runs, also if the caller cannot reach it.
+    pub(super) fn has_process(&self, server: &str, process: &Process) -> bool {
+        let slot = self.slot(server).ok();
+        slot.zip(process.number()).is_some_and(|(slot, number)| slot.has_open(number))
     }
 
     /// Returns the connection to the process of a task. It opens none.

@@ -20,7 +20,7 @@ use super::{
     task_form::Dialect,
     tasks::{exchange, invalid, text},
 };
-use crate::registry::{Slot, Wanted};
+use crate::registry::{OpenNumbers, Slot, Wanted};
 
 /// How long a server can take for a page, and after which time a page waits for no further server.
 const SERVER: Duration = Duration::from_secs(5);
@@ -110,10 +110,11 @@ impl Core {
         meta: &Meta,
     ) -> Page {
         let mut page = Page::default();
-        let Some((reached, next)) = self.reach_open(slot, client, Wanted::From(place.0), Some(SERVER)) else {
+        let Some((reached, OpenNumbers { number, next })) =
+            self.reach_open(slot, client, Wanted::From(place.0), Some(SERVER))
+        else {
             return page;
         };
-        let Some(number) = reached.client.connection_number() else { return page };
         let process = reached.process(number);
         // Each connection without a process of its own lists the same tasks.
         page.next = next.filter(|_| process.is_some()).map(|next| (next, None));

@@ -86,10 +86,14 @@ fn unknown() -> RpcError {
     RpcError::invalid_params("Task not found")
 }
 
-/// Returns the error of a task whose process this gateway cannot reach.
-fn without_process(task: &ServerTask, process: &Process) -> RpcError {
-    let reason = if process.number().is_some() { "connection_ended" } else { "other_gateway" };
-    unknown().with_data(json!({ "server": task.server, "reason": reason }))
+/// Returns the error of a task whose process this gateway cannot reach for the caller. `is_open`: the process runs.
+fn without_process(server: &str, process: &Process, is_open: bool) -> RpcError {
+    let reason = match process.number() {
+        None => "other_gateway",
+        Some(_) if is_open => "other_session",
+        Some(_) => "connection_ended",
+    };
+    unknown().with_data(json!({ "server": server, "reason": reason }))
 }
 
 fn ended() -> RpcError {
@@ -151,8 +155,10 @@ impl Core {
             return Err(unknown().into());
         }
         if let Some(process) = &task.process {
-            let reached = self.reach_process(&task.server, process, client);
-            return reached.ok_or_else(|| without_process(task, process).into());
+            return self.reach_process(&task.server, process, client).ok_or_else(|| {
+                let is_open = self.has_process(&task.server, process);
+                without_process(&task.server, process, is_open).into()
+            });
         }
         match self.reach_server(call, &task.server, None, client).await {
             Err(Fault::Call(CallError::UnknownServer { .. })) => Err(unknown().into()),

@@ -71,6 +71,14 @@ impl Wanted {
     }
 }
 
+/// The number of an open connection, and that of the next one.
+#[cfg(feature = "gateway")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OpenNumbers {
+    pub(crate) number: u64,
+    pub(crate) next: Option<u64>,
+}
+
 /// A connection that serves a call. It does not become idle until the value is dropped.
 pub(crate) struct Lease {
     server: Arc<Slot>,
@@ -208,43 +216,58 @@ impl Slot {
         Unavailable { reason: Some(reason), ..self.unavailable() }
     }
 
-    /// Returns an open connection of a caller, and the number of the next one. It opens none.
+    /// Returns an open connection of a caller, with its number and that of the next one. It opens none. The caller reaches the processes
+    /// of all its connections, also if it opened them with other capabilities.
     #[cfg(feature = "gateway")]
     pub(crate) fn reach_open(
         self: &Arc<Self>,
         registry: &Registry,
         caller: &Caller,
         wanted: Wanted,
-    ) -> Option<(Lease, Client, Option<u64>)> {
+    ) -> Option<(Lease, Client, OpenNumbers)> {
         let key = self.key(registry, caller);
         let mut pool = self.pool.lock();
-        let shares_listing = match (wanted, &pool.owner) {
-            (Wanted::Only(_), Some(owner)) => owner.is_of_same_caller(&key),
-            _ => self.shares_listing(&mut pool.owner, &key),
+        let shares_listing = match &pool.owner {
+            Some(owner) => owner.is_of_same_caller(&key),
+            None => self.shares_listing(&mut pool.owner, &key),
         };
-        let is_of_caller = |other: &ConnectionKey| match wanted {
-            Wanted::Only(_) => other.is_of_same_caller(&key),
-            Wanted::From(_) => *other == key,
-        };
-        let others = pool.connections.iter().filter(|(other, _)| is_of_caller(other)).map(|(_, connection)| connection);
+        let others = pool.connections.iter().filter(|(other, _)| other.is_of_same_caller(&key));
+        let others = others.map(|(_, connection)| connection);
         let mut open: Vec<(u64, &Arc<Slot>, Client)> = shares_listing
             .then_some(self)
             .into_iter()
             .chain(others)
             .filter(|connection| !connection.stop.is_cancelled() && !connection.has_ended())
             .filter_map(|connection| {
-                let client = connection.link.borrow().client.clone()?;
-                let number = client.connection_number().filter(|number| wanted.includes(*number))?;
-                Some((number, connection, client))
+                let (number, client) = connection.open_client()?;
+                wanted.includes(number).then_some((number, connection, client))
             })
             .collect();
         open.sort_by_key(|(number, ..)| *number);
         let mut open = open.into_iter();
-        let (_, connection, client) = open.next()?;
-        let active = connection.begin_call();
-        // An idle connection ends under the lock of its calls, so this check is exact.
-        let is_open = !connection.has_ended();
-        is_open.then(|| (Lease::new(self, connection, active, caller), client, open.next().map(|(number, ..)| number)))
+        // A connection that ends meanwhile does not hide the next one.
+        let (number, lease, client) = open.by_ref().find_map(|(number, connection, client)| {
+            let active = connection.begin_call();
+            // An idle connection ends under the lock of its calls, so this check is exact.
+            let is_open = !connection.has_ended();
+            is_open.then(|| (number, Lease::new(self, connection, active, caller), client))
+        })?;
+        let next = open.next().map(|(next, ..)| next);
+        Some((lease, client, OpenNumbers { number, next }))
+    }
+
+    /// Whether the connection with this number is open, for each caller.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn has_open(&self, number: u64) -> bool {
+        let has_number = |slot: &Slot| slot.open_client().is_some_and(|(open, _)| open == number);
+        has_number(self) || self.pool.lock().connections.iter().any(|(_, connection)| has_number(connection))
+    }
+
+    /// Returns the client of the connection, with the number of its open connection.
+    #[cfg(feature = "gateway")]
+    fn open_client(&self) -> Option<(u64, Client)> {
+        let client = self.link.borrow().client.clone()?;
+        Some((client.connection_number()?, client))
     }
 
     /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.

@@ -54,7 +54,11 @@ async fn the_process_of_a_session_ends_after_a_failed_request() {
         ("tasks/cancel", json!({ "taskId": id }), 0),
     ] {
         let (ada, started) = (connect(&url).await, processes.started());
-        assert!(raw(&ada, method, params).await.is_err(), "{method}");
+        let error = raw(&ada, method, params).await.unwrap_err();
+        if starts == 0 {
+            let data = json!({ "server": "s", "reason": "other_session" });
+            assert_eq!((&*error.message, error.data), ("Task not found", Some(data)), "{method}");
+        }
         assert_eq!(processes.started(), started + starts, "{method}");
         timeout(SOON, ada.close()).await.unwrap();
         // The process that lists the items, and the process of the owner, remain.
