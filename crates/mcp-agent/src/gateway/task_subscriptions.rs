@@ -252,6 +252,9 @@ impl Follower {
             }
             _ => return Listened::Refused,
         };
+        if !self.is_at_process(&reached) {
+            return Listened::Lost { was_open: false };
+        }
         // The task can have changed before the subscription.
         self.notifier.updated();
         let mut checks = interval_at(Instant::now() + CHECK, CHECK);
@@ -264,6 +267,11 @@ impl Follower {
                     continue;
                 }
             };
+            // The client opens the subscription again, at a process that can have another task with the same id.
+            if update.is_some() && !self.is_at_process(&reached) {
+                self.notifier.updated();
+                return Listened::Lost { was_open: true };
+            }
             match update {
                 Some(Ok(Update::Task(task))) => {
                     self.notifier.updated();
@@ -285,6 +293,12 @@ impl Follower {
                 }
             }
         }
+    }
+
+    /// Whether the connection is still that of the process of the task.
+    fn is_at_process(&self, reached: &Reached) -> bool {
+        let process = self.task.process.as_ref();
+        process.is_none_or(|process| process.number() == reached.client.connection_number())
     }
 
     fn is_reported(&self, subscription: &Subscription) -> bool {
