@@ -242,7 +242,7 @@ pub(super) fn of_client(
 }
 
 /// Returns a result with its type, which a server of 2026-07-28 can omit. A client of this revision receives the result unchanged.
-fn with_type(result: Bytes, version: ProtocolVersion) -> Bytes {
+pub(super) fn with_type(result: Bytes, version: ProtocolVersion) -> Bytes {
     static TYPE: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("resultType"));
     if !version.has_result_type() || result.starts_with(br#"{"resultType""#) {
         return result;

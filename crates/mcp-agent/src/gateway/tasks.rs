@@ -28,7 +28,7 @@ use super::{
     process::Process,
     questions::{AskedClient, Asker, related_to},
     reach::Reached,
-    relay::of_client,
+    relay::{of_client, with_type},
     seal::Seals,
     task_form::{Dialect, change_state, created, created_id, nest, poll_interval, relate, status},
     task_questions::TaskKey,
@@ -432,7 +432,7 @@ impl<'a> TaskRequest<'a> {
         }
         change_state(&mut members, self.upstream, self.downstream, self.call.name());
         let version = if self.downstream == Dialect::Core { self.call.context().version() } else { state.version() };
-        Ok(SourceResult::new(members.write().get().to_owned(), version))
+        Ok(SourceResult::new(with_type(members.write().get().to_owned().into(), version), version))
     }
 
     fn key(&self) -> TaskKey {
@@ -516,7 +516,7 @@ fn acknowledgement() -> SourceResult {
 
 fn raw(result: RawResult) -> Result<SourceResult, Fault> {
     let version = result.version();
-    Ok(SourceResult::new(result.into_bytes(), version))
+    Ok(SourceResult::new(with_type(result.into_bytes(), version), version))
 }
 
 pub(super) fn text(result: &RawResult) -> Result<&str, RpcError> {
