@@ -306,3 +306,34 @@ pub(super) fn parks(call: &SourceCall, answered: &Answered, server: ProtocolVers
         && !server.has_input_required()
         && answered.can_be_asked()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fault_of_an_input_request_names_the_member_and_its_form() {
+        let (elicit, sample) = (method::Elicit::NAME, method::CreateMessage::NAME);
+        for (method, params, expected) in [
+            (elicit, Value::Null, "`params` must be a JSON object"),
+            (elicit, json!({ "message": 7 }), "`message` must be a string"),
+            (elicit, json!({ "message": "?", "mode": "voice" }), "`mode` must be \"form\" or \"url\""),
+            (elicit, json!({ "message": "?", "requestedSchema": [] }), "`requestedSchema` must be a JSON object"),
+            (elicit, json!({ "message": "?", "mode": "url" }), "`url` must be a string"),
+            (
+                sample,
+                json!({ "messages": [{ "role": "x" }] }),
+                "`messages` must be a list of messages with a `role` and a `content`",
+            ),
+            (sample, json!({ "messages": [], "maxTokens": "1" }), "`maxTokens` must be a number"),
+            (
+                sample,
+                json!({ "messages": [], "maxTokens": 1, "stopSequences": 1 }),
+                "an optional member has another type than the specification names",
+            ),
+        ] {
+            let request = InputRequest::new(method, (!params.is_null()).then(|| params.clone()));
+            assert_eq!(form_fault(&request), expected, "{method} {params}");
+        }
+    }
+}
