@@ -496,7 +496,14 @@ pub(super) async fn exchange(
     match request.raw_inputs().await {
         Ok(Round::Complete(result)) => Ok(result),
         Ok(_) => Err(RpcError::internal("the answer of the server is not valid").into()),
-        Err(error) => Err(reached.fault(method, error)),
+        Err(error) => match process {
+            // A repetition cannot reach the task either.
+            Some(process) if error.is_closed() && reached.client.connection_number() != process.number() => {
+                tracing::debug!(server = &*reached.server, method, %error, "the process of a task ended");
+                Err(without_process(&reached.server, process, false).into())
+            }
+            _ => Err(reached.fault(method, error)),
+        },
     }
 }
 

@@ -10,6 +10,7 @@ mod children;
 mod common;
 mod completions;
 mod connections;
+mod ended_processes;
 mod exchange;
 mod faults;
 mod hints;

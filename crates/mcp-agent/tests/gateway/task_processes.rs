@@ -14,7 +14,7 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, task::yield_now, time::timeout};
+use tokio::{sync::Semaphore, time::timeout};
 
 use crate::common::{Processes, REVISIONS, SOON, client, complete, page, raw};
 
@@ -147,6 +147,10 @@ async fn listed(client: &Client) -> Vec<String> {
         let page = raw(client, "tasks/list", params).await.unwrap();
         ids.extend(page["tasks"].as_array().unwrap().iter().map(|task| task["taskId"].as_str().unwrap().to_owned()));
         let Some(cursor) = page.get("nextCursor") else { return ids };
+        // The number of a connection is sealed.
+        let (server, _, _): (String, Option<String>, Option<String>) =
+            serde_json::from_str(cursor.as_str().unwrap()).unwrap();
+        assert_eq!(server, "s");
         params = json!({ "cursor": cursor });
     }
 }
@@ -193,13 +197,17 @@ async fn a_request_about_a_task_reaches_the_process_of_the_task_alone() {
             let listed = listed(&ada).await;
             assert!(listed.len() == all + 1 && listed.contains(&of_ada) && listed.contains(&of_grace), "{listed:?}");
         }
+        let mut cursor = None;
+        if down == LEGACY {
+            cursor = raw(&ada, "tasks/list", json!({})).await.unwrap().get("nextCursor").cloned();
+            assert!(cursor.is_some());
+        }
         // A new process must not have the tasks of the former one.
         processes.kill(2);
         let lost = async {
             loop {
                 match result_of(&ada, &of_ada).await {
-                    Err(error) if error.code.0 == -32602 => return error,
-                    Err(_) => yield_now().await,
+                    Err(error) => return error,
                     Ok(result) => assert_eq!(result, "ada 2", "{down}"),
                 }
             }
@@ -207,6 +215,10 @@ async fn a_request_about_a_task_reaches_the_process_of_the_task_alone() {
         let lost = timeout(SOON, lost).await.unwrap();
         let data = json!({ "server": "s", "reason": "connection_ended" });
         assert_eq!((&*lost.message, lost.data), ("Task not found", Some(data)), "{down}");
+        if let Some(cursor) = cursor {
+            let next = raw(&ada, "tasks/list", json!({ "cursor": cursor })).await.unwrap();
+            assert_eq!(next, json!({ "tasks": [] }), "the cursor names the process that has ended");
+        }
         assert_eq!(result_of(&grace, &of_grace).await.as_deref(), Ok("grace 1"), "{down}");
     }
 }
