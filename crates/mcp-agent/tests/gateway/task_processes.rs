@@ -194,6 +194,9 @@ async fn a_request_about_a_task_reaches_the_process_of_the_task_alone() {
             assert_eq!(result_of(&grace, &of_grace).await.as_deref(), Ok("grace 1"), "{down}");
         }
         if down == LEGACY {
+            // A client without a principal is the same caller, also with other capabilities.
+            let plain = client().connect(&gateway).await.unwrap();
+            assert_eq!(listed(&plain).await.len(), all + 1);
             let listed = listed(&ada).await;
             assert!(listed.len() == all + 1 && listed.contains(&of_ada) && listed.contains(&of_grace), "{listed:?}");
         }
