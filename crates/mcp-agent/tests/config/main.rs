@@ -3,6 +3,7 @@
 
 mod approvals;
 mod samples;
+mod typing_errors;
 mod variables;
 mod wrong;
 
