@@ -113,9 +113,10 @@ async fn a_server_that_rejects_the_subscription_is_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn the_first_reading_of_the_lists_belongs_to_the_start() {
     let seconds = Duration::from_secs;
-    for (options, reason, expected) in [
-        (ServerOptions::new().start_limit(seconds(3)), "the server has not sent its lists for 3s", 3..=4),
-        (ServerOptions::new(), "the server has not sent its lists for 300ms", 10..=11),
+    for (options, reason, is_shown, expected) in [
+        // The reading ends as soon as the start is slow, so the reason is shown by chance.
+        (ServerOptions::new().start_limit(seconds(3)), "the server has not sent its lists for 3s", false, 3..=4),
+        (ServerOptions::new(), "the server has not sent its lists for 300ms", true, 10..=11),
     ] {
         let upstream = without_tools().on("tools/list", Reply::silence()).on("tools/list", page(&["t"], None));
         let began = Instant::now();
@@ -128,7 +129,7 @@ async fn the_first_reading_of_the_lists_belongs_to_the_start() {
             reasons.extend(status.reason.filter(|_| status.state == ServerState::Waiting));
         }
         assert!(expected.contains(&began.elapsed().as_secs()), "{expected:?} {:?}", began.elapsed());
-        assert!(reasons.is_empty() || reasons == [reason], "{reasons:?}");
+        assert!(reasons == [reason] || !is_shown && reasons.is_empty(), "{reasons:?}");
         let degraded = host.status("s").unwrap();
         assert!(degraded.reason.unwrap().contains("did not send the whole list in time"));
         // The host reads the list again.
