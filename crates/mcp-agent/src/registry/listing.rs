@@ -157,7 +157,8 @@ async fn gateways(
         return at_start;
     }
     let now = if client.version().is_stateless() {
-        let discovery = client.request::<method::Discover>(&EmptyParams::default());
+        // A cached declaration can be older than the lists.
+        let discovery = client.request::<method::Discover>(&EmptyParams::default()).fresh();
         let discovered = timeout_at(end, discovery.into_future()).await.ok().and_then(Result::ok);
         discovered.map(|discovered| declared_gateways(&discovered.capabilities))
     } else {

@@ -16,7 +16,7 @@ use mcp_client::{
 };
 use mcp_protocol::{ErrorCode, Meta, RpcError};
 use mcp_server::{
-    Server,
+    CacheHint, Server,
     inputs::StateKeys,
     source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage},
     tool,
@@ -160,14 +160,16 @@ impl Connect for Together {
 async fn two_gateways_that_reach_each_other_at_the_same_moment_do_not_serve_each_other() {
     let declared = Arc::new(Barrier::new(2));
     let pipes = [(); 2].map(|()| Together::new(&declared));
-    let start = async |other: &Together| {
+    let start = async |other: &Together, discovery: CacheHint| {
         let local = Server::builder("local", "1").tool(tool("t", async || "t")).build();
         let host = Host::builder("gateway", "1").start_limit(Duration::from_millis(10));
         let host = host.server("local", &local).server("other", other.clone()).start().await.unwrap();
         let builder = Gateway::builder(host);
-        (builder.gateway(), builder.build().unwrap().build())
+        (builder.gateway(), builder.build().unwrap().discover_cache(discovery).build())
     };
-    let gateways = [start(&pipes[1]).await, start(&pipes[0]).await];
+    // The client of a gateway keeps the first declaration of the other one, which has no cycle yet.
+    let kept = CacheHint::private(Duration::from_secs(3600));
+    let gateways = [start(&pipes[1], CacheHint::NONE).await, start(&pipes[0], kept).await];
     for (pipe, (_, server)) in pipes.iter().zip(&gateways) {
         pipe.server.send_replace(Some(server.clone()));
     }
