@@ -23,7 +23,7 @@ use mcp_transport::{BoxFuture, memory::duplex};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::common::{Processes, REVISIONS, SOON, cells, client};
+use crate::common::{Processes, REVISIONS, SOON, cells, client, connect_client_as};
 
 const LEGACY: ProtocolVersion = REVISIONS[0];
 
@@ -73,7 +73,7 @@ async fn clients_without_capabilities_share_the_process_that_lists_the_items() {
     }
 }
 
-/// A server whose list grows for all processes. Only the process that received the call reports it.
+/// A server whose list grows, and whose first tool changes, for all processes. Only the process that received the call reports it.
 struct Growing {
     has_grown: Arc<AtomicBool>,
     server: Arc<OnceLock<Server>>,
@@ -90,10 +90,13 @@ impl Growing {
 
 impl Source for Growing {
     fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        let tools =
-            [r#"{"name":"grow","inputSchema":{"type":"object"}}"#, r#"{"name":"new","inputSchema":{"type":"object"}}"#];
+        let tools = [
+            r#"{"name":"grow","inputSchema":{"type":"object"}}"#,
+            r#"{"name":"grow","description":"grown","inputSchema":{"type":"object"}}"#,
+            r#"{"name":"new","inputSchema":{"type":"object"}}"#,
+        ];
         let listed = match list {
-            SourceList::Tools if self.has_grown.load(Ordering::SeqCst) => &tools[..],
+            SourceList::Tools if self.has_grown.load(Ordering::SeqCst) => &tools[1..],
             SourceList::Tools => &tools[..1],
             _ => &[],
         };
@@ -155,6 +158,34 @@ async fn a_tool_that_only_the_process_of_a_caller_has_is_in_the_lists_until_the_
 }
 
 #[tokio::test]
+async fn a_tool_that_only_the_process_of_a_principal_or_a_session_has_is_not_in_the_lists_of_others() {
+    // Columns: the revision of the clients, the sharing, and the users. Clients without a user have a session.
+    for (down, sharing, users) in [
+        (REVISIONS[0], Sharing::Principal, [Some("ada"), Some("grace")]),
+        (REVISIONS[1], Sharing::Principal, [Some("ada"), Some("grace")]),
+        (REVISIONS[0], Sharing::Session, [None, None]),
+    ] {
+        let processes = Processes::new(|_| Growing::server(&Arc::default()));
+        let options = ServerOptions::new().sharing(sharing);
+        let host = host().server_with("s", connector(&processes), options).start().await.unwrap();
+        let server = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let connect = async |user: Option<&str>| match user {
+            Some(user) => connect_client_as(askable(), &server, user).await,
+            None => connect_remote_as(askable(), &server).await,
+        };
+        let (ada, grace) = (connect(users[0]).await, connect(users[1]).await);
+        let mut changes = grace.listen(SubscriptionFilter::lists()).await.unwrap();
+        timeout(SOON, ada.call_tool("s__grow", ()).into_future()).await.unwrap().unwrap();
+        assert_eq!(processes.started(), 2, "{down} {sharing:?}");
+        // Longer than the reading of the lists after the change.
+        let changed = timeout(Duration::from_millis(300), changes.next()).await;
+        assert!(changed.is_err(), "{down} {sharing:?}: {changed:?}");
+        let tools = grace.list_tools().await.unwrap();
+        assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["s__grow"], "{down} {sharing:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_subscription_runs_in_the_process_of_the_calls_of_its_client() {
     for (down, up) in cells() {
         for is_askable in [true, false] {
@@ -188,10 +219,15 @@ async fn a_subscription_runs_in_the_process_of_the_calls_of_its_client() {
 
 /// Connects a client as one of many.
 async fn connect_remote(server: &Server) -> Client {
+    connect_remote_as(client(), server).await
+}
+
+/// Connects a client with settings as one of many.
+async fn connect_remote_as(client: ClientBuilder, server: &Server) -> Client {
     let (ours, theirs) = duplex(64);
     let server = server.clone();
     tokio::spawn(async move { server.serve_as(theirs, Caller::remote()).await });
-    client().connect(OpenTransport::new(ours)).await.unwrap()
+    client.connect(OpenTransport::new(ours)).await.unwrap()
 }
 
 #[tokio::test]
