@@ -333,6 +333,7 @@ impl GatewayBuilder {
         if self.is_strict && !merged.dropped.is_empty() {
             return Err(GatewayError::Dropped(merged.dropped.clone()));
         }
+        core.host.shared().registry.add_gateway(self.is_for_one_client);
         let info = core.host.application();
         let mut builder = Server::builder::<()>(info.name.clone(), info.version.clone());
         if let Some(keys) = self.keys {

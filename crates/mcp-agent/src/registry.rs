@@ -26,7 +26,13 @@ mod token_fault;
 mod tokens;
 mod watched;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -76,6 +82,10 @@ pub(crate) struct Registry {
     pub(crate) pins: Option<PinKeeper>,
     /// The number of changes of the set of servers.
     changes: watch::Sender<u64>,
+    /// A gateway of the host serves one client.
+    serves_one: AtomicBool,
+    /// A gateway of the host serves several clients.
+    serves_several: AtomicBool,
     /// Ends all servers.
     pub(crate) closing: CancellationToken,
 }
@@ -88,6 +98,8 @@ impl Registry {
             settings,
             pins,
             changes: watch::Sender::new(0),
+            serves_one: AtomicBool::default(),
+            serves_several: AtomicBool::default(),
             slots: RwLock::default(),
             catalog: watch::Sender::new(Arc::new(Catalog::default())),
             building: Mutex::default(),
@@ -126,6 +138,18 @@ impl Registry {
 
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
         self.slots.read().clone()
+    }
+
+    /// Takes note of a gateway of the host.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn add_gateway(&self, is_for_one_client: bool) {
+        let serves = if is_for_one_client { &self.serves_one } else { &self.serves_several };
+        serves.store(true, Ordering::Release);
+    }
+
+    /// Whether all callers are one client.
+    fn has_one_client(&self) -> bool {
+        self.serves_one.load(Ordering::Acquire) && !self.serves_several.load(Ordering::Acquire)
     }
 
     /// Returns a number that changes with the set of servers.

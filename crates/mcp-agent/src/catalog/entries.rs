@@ -121,12 +121,12 @@ impl ServerEntries {
         }
     }
 
-    /// Takes the items of another connection to the server. An item with a known name replaces the other one.
-    pub(crate) fn replace_with(&mut self, other: &Self) {
-        replace(&mut self.tools, &other.tools, |tool| &*tool.tool.name);
-        replace(&mut self.resources, &other.resources, |resource| &*resource.uri);
-        replace(&mut self.templates, &other.templates, |template| &*template.uri_template);
-        replace(&mut self.prompts, &other.prompts, |prompt| &*prompt.name);
+    /// Takes the items of another connection to the server. With `replaces`, they replace the items of equal names.
+    pub(crate) fn take_from(&mut self, other: &Self, replaces: bool) {
+        join(&mut self.tools, &other.tools, replaces, |tool| &*tool.tool.name);
+        join(&mut self.resources, &other.resources, replaces, |resource| &*resource.uri);
+        join(&mut self.templates, &other.templates, replaces, |template| &*template.uri_template);
+        join(&mut self.prompts, &other.prompts, replaces, |prompt| &*prompt.name);
     }
 
     /// Returns the changed definitions and the characters without a visible form, up to a limit.
@@ -147,19 +147,22 @@ impl ServerEntries {
     }
 }
 
-/// Replaces the items with equal keys, and adds the other ones up to the limit of a list.
-fn replace<T: Clone>(items: &mut Vec<T>, others: &[T], key: impl Fn(&T) -> &str) {
+/// Adds items with new keys up to the limit of a list. With `replaces`, the others replace the items with equal keys.
+fn join<T: Clone>(items: &mut Vec<T>, others: &[T], replaces: bool, key: impl Fn(&T) -> &str) {
     if others.is_empty() {
         return;
     }
     let places: HashMap<String, usize> =
         items.iter().enumerate().map(|(place, item)| (key(item).to_owned(), place)).collect();
     for other in others {
-        let place = places.get(key(other)).copied();
-        if let Some(item) = place.and_then(|place| items.get_mut(place)) {
+        let Some(place) = places.get(key(other)) else {
+            if items.len() < ITEMS {
+                items.push(other.clone());
+            }
+            continue;
+        };
+        if let Some(item) = items.get_mut(*place).filter(|_| replaces) {
             *item = other.clone();
-        } else if items.len() < ITEMS {
-            items.push(other.clone());
         }
     }
 }

@@ -36,7 +36,7 @@ impl Slot {
     pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client, limit: Duration) -> bool {
         let (former, keeps_tools) = self.former();
         let mut listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
-        self.add_items_of_callers(&mut listed.entries);
+        self.add_items_of_callers(&mut listed.entries, registry.has_one_client());
         // A list with the same fault is read again and again.
         let known = self.diagnostics();
         for (reason, lists) in &listed.incomplete {

@@ -489,12 +489,12 @@ impl Slot {
         owner.is_some_and(|owner| connectors.of(&owner).is_some())
     }
 
-    /// Adds the items that open connections for callers have listed after a change. The calls of these callers reach the definitions of
-    /// their own connection, so these definitions replace others.
-    pub(super) fn add_items_of_callers(&self, entries: &mut ServerEntries) {
+    /// Adds the items that open connections for callers have listed after a change. With `replaces`, their definitions replace those
+    /// of the connection that lists the items. Otherwise one caller could change the definitions of all callers.
+    pub(super) fn add_items_of_callers(&self, entries: &mut ServerEntries, replaces: bool) {
         let pool = self.pool.lock();
         let open = pool.connections.iter().filter(|(_, connection)| connection.link.borrow().client.is_some());
-        open.for_each(|(_, connection)| entries.replace_with(&connection.entries()));
+        open.for_each(|(_, connection)| entries.take_from(&connection.entries(), replaces));
     }
 
     /// Ends the connections of a caller, and waits until their processes have ended.

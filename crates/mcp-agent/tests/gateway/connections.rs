@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Gateway, Host, HostBuilder, ServerOptions, ServerState, Sharing};
+use mcp_agent::{
+    Gateway, Host, HostBuilder, ServerOptions, ServerState, Sharing,
+    pins::{Drift, PinRules, Pins},
+};
 use mcp_client::{Client, ClientBuilder, OpenTransport, Reconnect, Subscription, Update, transport::Connect};
 use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError, SubscriptionFilter};
 use mcp_server::{
@@ -154,6 +157,32 @@ async fn a_tool_that_only_the_process_of_a_caller_has_is_in_the_lists_until_the_
         };
         timeout(SOON, is_away).await.unwrap();
         assert_eq!(names().await, ["s__grow"], "{down}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_process_of_the_only_client_replaces_a_definition() {
+    let pins = || (Pins::default(), PinRules::new().drift(Drift::Block));
+    for (down, has_pins, is_for_one_client) in
+        REVISIONS.into_iter().flat_map(|down| [(down, false, false), (down, true, false), (down, false, true)])
+    {
+        let processes = Processes::new(|_| Growing::server(&Arc::default()));
+        let builder = host().server("s", connector(&processes));
+        let builder = if has_pins { builder.pins(pins().0, pins().1) } else { builder };
+        let gateway = Gateway::builder(builder.start().await.unwrap());
+        let gateway = if is_for_one_client { gateway.one_client() } else { gateway };
+        let server = gateway.build().unwrap().versions([down]).build();
+        let (ada, grace) =
+            (askable().connect(&server).await.unwrap(), client().no_cache().connect(&server).await.unwrap());
+        let mut changes = grace.listen(SubscriptionFilter::lists()).await.unwrap();
+        timeout(SOON, ada.call_tool("s__grow", ()).into_future()).await.unwrap().unwrap();
+        while next(&mut changes).await != Update::ToolsChanged {}
+        let tools = grace.list_tools().await.unwrap();
+        let definitions: Vec<_> = tools.iter().map(|tool| (&*tool.name, tool.description.as_deref())).collect();
+        let expected = is_for_one_client.then_some("grown");
+        assert_eq!(definitions, [("s__grow", expected), ("s__new", None)], "{down} {has_pins}");
+        // The definition of the other process did not change.
+        timeout(SOON, grace.call_tool("s__grow", ()).into_future()).await.unwrap().unwrap();
     }
 }
 
