@@ -238,6 +238,6 @@ impl Registry {
         manifest.unschedule();
         let slots = self.slots();
         let listed = slots.iter().filter(|slot| slot.was_listed());
-        manifest.write(listed.map(|slot| (slot.name.clone(), slot.fingerprint.clone(), slot.entries()))).await;
+        manifest.write(listed.map(|slot| (slot.name.clone(), slot.fingerprint.clone(), slot.own_entries()))).await;
     }
 }

@@ -129,6 +129,15 @@ impl ServerEntries {
         join(&mut self.prompts, &other.prompts, replaces, |prompt| &*prompt.name);
     }
 
+    /// Takes the comparisons with the pins of equal definitions in equal places.
+    pub(crate) fn take_reviews(&mut self, reviewed: &Self) {
+        for (tool, reviewed) in self.tools.iter_mut().zip(&reviewed.tools) {
+            if (&tool.original, &tool.json) == (&reviewed.original, &reviewed.json) {
+                tool.pin.clone_from(&reviewed.pin);
+            }
+        }
+    }
+
     /// Returns the changed definitions and the characters without a visible form, up to a limit.
     pub(crate) fn notes(&self) -> Vec<String> {
         let of_tool = |tool: &ListedTool| {

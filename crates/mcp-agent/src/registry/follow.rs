@@ -1,9 +1,12 @@
 //! A connected server: its lists, their changes, the changes of its connection, and its idle stop.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use mcp_client::{Client, State};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use super::{
     Registry, ServerState, Slot,
@@ -35,8 +38,7 @@ impl Slot {
     /// `limit`.
     pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client, limit: Duration) -> bool {
         let (former, keeps_tools) = self.former();
-        let mut listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
-        self.add_items_of_callers(&mut listed.entries, registry.has_one_client());
+        let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
         // A list with the same fault is read again and again.
         let known = self.diagnostics();
         for (reason, lists) in &listed.incomplete {
@@ -44,7 +46,7 @@ impl Slot {
                 tracing::warn!(server = &*self.name, lists = lists.join(", "), reason, "a list is incomplete");
             }
         }
-        let fault_of_pins = self.publish(registry, listed.entries, listed.is_complete).await;
+        let fault_of_pins = self.publish(registry, Some((listed.entries, listed.is_complete))).await;
         self.activity.touch();
         let all: Vec<String> = listed.problems.into_iter().chain(fault_of_pins).collect();
         let problems = all.join("; ");
@@ -91,6 +93,7 @@ impl Slot {
                     self.reread(registry, client, &mut changes).await;
                     sleep(MIN_LIST_INTERVAL).await;
                 }
+                () = self.items_gone.notified(), if !is_for_callers => self.publish_again(registry).await,
                 () = self.lists_changed.notified(), if !is_for_callers => {
                     self.reread(registry, client, &mut changes).await;
                     sleep(MIN_LIST_INTERVAL).await;
@@ -98,10 +101,12 @@ impl Slot {
                 state = states.changed() => match state {
                     None | Some(State::Closed) => {
                         self.change(registry, |link| link.client = None);
+                        self.forget_items_of_callers();
                         return End::Lost;
                     }
                     Some(State::Down) => {
                         self.change(registry, |link| link.client = None);
+                        self.forget_items_of_callers();
                         return End::Down;
                     }
                     Some(state) => self.follow(registry, client, state, &mut changes).await,
@@ -141,8 +146,13 @@ impl Slot {
         if matches!(self.role, Role::Calls(Calls { is_public: true, .. })) {
             let (former, keeps_tools) = self.former();
             let limit = registry.settings.list_limit;
-            let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
-            self.set_entries(listed.entries, listed.is_complete);
+            let mut states = client.states();
+            let listed = tokio::select! {
+                listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit) => listed,
+                // The process has ended, and another one has other items.
+                _ = states.wait_for(|state| *state != State::Ready) => return,
+            };
+            self.set_entries(listed.entries);
             *changes = changes.take().map(|changes| changes.after_reading(listed.is_complete));
         }
         self.lists_changed.notify_one();
@@ -151,12 +161,37 @@ impl Slot {
     /// Forgets the items of a connection for callers, because its process has ended.
     pub(super) fn forget_items_of_callers(&self) {
         if matches!(self.role, Role::Calls(_)) && self.forget_entries() {
-            self.lists_changed.notify_one();
+            self.items_gone.notify_one();
+        }
+    }
+
+    /// Publishes the last own items with the current items of connections for callers.
+    async fn publish_again(&self, registry: &Registry) {
+        let fault = self.publish(registry, None).await;
+        if let Some(fault) = fault {
+            tracing::debug!(server = &*self.name, fault, "the pins of a server cannot be used");
+        }
+        self.publish_status(registry);
+    }
+
+    /// Publishes the items again whenever those of a connection for callers are gone. Never returns.
+    pub(super) async fn follow_ends_of_callers(&self, registry: &Registry) -> Infallible {
+        if let Role::Calls(_) = self.role {
+            return pending().await;
+        }
+        loop {
+            self.items_gone.notified().await;
+            let mut repetition = Repetition(Some(&self.items_gone));
+            self.publish_again(registry).await;
+            repetition.0 = None;
         }
     }
 
     async fn reread(&self, registry: &Arc<Registry>, client: &Client, changes: &mut Option<Changes>) {
-        let is_complete = self.read_lists(registry, client, registry.settings.list_limit).await;
+        let is_complete = tokio::select! {
+            is_complete = self.read_lists(registry, client, registry.settings.list_limit) => is_complete,
+            never = self.follow_ends_of_callers(registry) => match never {},
+        };
         *changes = changes.take().map(|changes| changes.after_reading(is_complete));
     }
 
@@ -177,11 +212,23 @@ impl Slot {
                     self.reread(registry, client, changes).await;
                 }
             }
-            State::Connecting { .. } => self.change(registry, |link| {
-                (link.state, link.reason) = (ServerState::Degraded, reason());
-            }),
+            State::Connecting { .. } => {
+                self.change(registry, |link| (link.state, link.reason) = (ServerState::Degraded, reason()));
+                self.forget_items_of_callers();
+            }
             State::AwaitingUser => self.change(registry, |link| link.state = ServerState::NeedsLogin),
             _ => {}
+        }
+    }
+}
+
+/// Repeats the notice of a publication that is dropped before its end.
+struct Repetition<'a>(Option<&'a Notify>);
+
+impl Drop for Repetition<'_> {
+    fn drop(&mut self) {
+        if let Some(notice) = self.0 {
+            notice.notify_one();
         }
     }
 }
@@ -189,6 +236,6 @@ impl Slot {
 async fn next(changes: &mut Option<Changes>) {
     match changes {
         Some(changes) => changes.next().await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }

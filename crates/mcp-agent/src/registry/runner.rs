@@ -83,6 +83,7 @@ impl Slot {
                 tokio::select! {
                     () = self.wanted.notified() => {}
                     () = self.stop.cancelled() => return,
+                    never = self.follow_ends_of_callers(registry) => match never {},
                 }
                 if self.state() == ServerState::NeedsApproval {
                     continue;
@@ -139,6 +140,7 @@ impl Slot {
                 }
                 () = self.wanted.notified() => {}
                 () = self.stop.cancelled() => return,
+                never = self.follow_ends_of_callers(registry) => match never {},
             }
             // The process of a failed attempt ends before the next one starts.
             tokio::select! {
@@ -160,6 +162,7 @@ impl Slot {
             opened = self.open(registry, &mut connected, &lists) => return Some(opened),
             () = self.stop.cancelled() => None,
             never = self.show_start(registry, &lists) => match never {},
+            never = self.follow_ends_of_callers(registry) => match never {},
         };
         if let Some(client) = connected {
             client.close().await;

@@ -62,6 +62,8 @@ pub(crate) struct Slot {
     pub(super) wanted: Notify,
     /// A connection for callers has received the notification of a changed list.
     pub(super) lists_changed: Arc<Notify>,
+    /// The items of a connection for callers are gone.
+    pub(super) items_gone: Arc<Notify>,
     /// Ends the server.
     pub(crate) stop: CancellationToken,
     pub(super) has_run: AtomicBool,
@@ -91,11 +93,33 @@ pub(super) struct Calls {
 
 #[derive(Default)]
 struct Items {
+    /// The items of the catalog: the own ones, and those that connections for callers add.
     entries: Arc<ServerEntries>,
+    /// The items that this connection listed.
+    own: Arc<ServerEntries>,
     /// The server listed its items. Otherwise they are empty or from the disk.
     was_listed: bool,
     /// The tools are those of a former server with another filter. They decide the order only.
     has_foreign_tools: bool,
+}
+
+impl Items {
+    /// Sets the own items, and those of the catalog.
+    fn set(&mut self, own: ServerEntries, entries: ServerEntries) {
+        if *self.own != own {
+            self.own = Arc::new(own);
+        }
+        if *self.own == entries {
+            self.entries = Arc::clone(&self.own);
+        } else if *self.entries != entries {
+            self.entries = Arc::new(entries);
+        }
+    }
+
+    /// Sets the own items, to which no connection for callers adds any yet.
+    fn set_own(&mut self, own: Arc<ServerEntries>) {
+        (self.entries, self.own) = (Arc::clone(&own), own);
+    }
 }
 
 /// The connection of a server, as calls see it.
@@ -161,7 +185,8 @@ impl Slot {
     pub(super) fn of_callers(server: &Self, connector: Arc<dyn Connect>, role: Role) -> Arc<Self> {
         let options = ServerOptions { needs_approval: false, ..server.options.clone() };
         let slot = Self::with(server.name.clone(), connector, options, server.fingerprint.clone(), &server.stop, role);
-        Arc::new(Self { lists_changed: Arc::clone(&server.lists_changed), ..slot })
+        let (lists_changed, items_gone) = (Arc::clone(&server.lists_changed), Arc::clone(&server.items_gone));
+        Arc::new(Self { lists_changed, items_gone, ..slot })
     }
 
     fn with(
@@ -207,6 +232,7 @@ impl Slot {
             activity: Arc::default(),
             wanted: Notify::new(),
             lists_changed: Arc::default(),
+            items_gone: Arc::default(),
             stop: closing.child_token(),
             has_run: AtomicBool::new(false),
             ended: CancellationToken::new(),
@@ -218,27 +244,27 @@ impl Slot {
         Arc::clone(&self.items.lock().entries)
     }
 
-    /// Returns the items before a new reading of the lists. The value is false if the tools decide the order only.
-    pub(super) fn former(&self) -> (Arc<ServerEntries>, bool) {
-        let items = self.items.lock();
-        (Arc::clone(&items.entries), !items.has_foreign_tools)
+    /// Returns the items that this connection listed, without those of connections for callers.
+    pub(crate) fn own_entries(&self) -> Arc<ServerEntries> {
+        Arc::clone(&self.items.lock().own)
     }
 
-    /// Sets the items that the server listed.
-    pub(super) fn set_entries(&self, entries: ServerEntries, is_complete: bool) {
-        let mut items = self.items.lock();
-        items.was_listed |= is_complete;
-        items.has_foreign_tools = false;
-        if *items.entries != entries {
-            items.entries = Arc::new(entries);
-        }
+    /// Returns the own items before a new reading of the lists. The value is false if the tools decide the order only.
+    pub(super) fn former(&self) -> (Arc<ServerEntries>, bool) {
+        let items = self.items.lock();
+        (Arc::clone(&items.own), !items.has_foreign_tools)
+    }
+
+    /// Sets the items that a connection for callers listed.
+    pub(super) fn set_entries(&self, entries: ServerEntries) {
+        self.items.lock().set_own(Arc::new(entries));
     }
 
     /// Forgets the items of a connection for callers. Returns whether it had any.
     pub(super) fn forget_entries(&self) -> bool {
         let mut items = self.items.lock();
         let had_items = *items.entries != ServerEntries::default();
-        items.entries = Arc::default();
+        items.set_own(Arc::default());
         had_items
     }
 
@@ -247,25 +273,32 @@ impl Slot {
         let mut stored = registry.stored(self);
         stored.iter_mut().for_each(ServerEntries::inspect);
         let is_stored = stored.is_some();
-        self.items.lock().entries = Arc::new(stored.unwrap_or_default());
+        self.items.lock().set_own(Arc::new(stored.unwrap_or_default()));
         is_stored
     }
 
-    /// Compares listed items with the pins of the host, and publishes them in the catalog. Returns the fault of the pins.
-    pub(super) async fn publish(
-        &self,
-        registry: &Registry,
-        mut entries: ServerEntries,
-        is_complete: bool,
-    ) -> Option<String> {
-        let Some(pins) = &registry.pins else {
-            self.set_entries(entries, is_complete);
-            registry.rebuild();
-            return None;
+    /// Adds the items of connections for callers to listed items, compares them with the pins of the host, and publishes them in the
+    /// catalog. Without listed items, the last own items stay. Returns the fault of the pins.
+    pub(super) async fn publish(&self, registry: &Registry, listed: Option<(ServerEntries, bool)>) -> Option<String> {
+        let _publishing = match &registry.pins {
+            Some(pins) => Some(pins.publishing.lock().await),
+            None => None,
         };
-        let _publishing = pins.publishing.lock().await;
-        let fault = pins.review(&self.name, self.options.drift, &mut entries.tools).await;
-        self.set_entries(entries, is_complete);
+        let is_listed = listed.is_some();
+        let (mut own, is_complete) = listed.unwrap_or_else(|| ((*self.own_entries()).clone(), false));
+        let mut entries = own.clone();
+        self.add_items_of_callers(&mut entries, registry.has_one_client());
+        let fault = match &registry.pins {
+            Some(pins) => pins.review(&self.name, self.options.drift, &mut entries.tools).await,
+            None => None,
+        };
+        own.take_reviews(&entries);
+        {
+            let mut items = self.items.lock();
+            items.was_listed |= is_complete;
+            items.has_foreign_tools &= !is_listed;
+            items.set(own, entries);
+        }
         registry.rebuild();
         fault
     }
@@ -277,7 +310,9 @@ impl Slot {
         let _publishing = pins.publishing.lock().await;
         let mut entries = (*self.entries()).clone();
         let fault = pins.review(&self.name, self.options.drift, &mut entries.tools).await;
-        self.items.lock().entries = Arc::new(entries);
+        let mut own = (*self.own_entries()).clone();
+        own.take_reviews(&entries);
+        self.items.lock().set(own, entries);
         registry.rebuild();
         self.publish_status(registry);
         fault
@@ -287,7 +322,7 @@ impl Slot {
     pub(crate) fn inherit(&self, former: &Self) {
         let (entries, is_own) = former.former();
         let mut items = self.items.lock();
-        items.entries = entries;
+        items.set_own(entries);
         // Tools that passed another filter must not pass this one.
         items.has_foreign_tools = !is_own || self.options.filter != former.options.filter;
     }

@@ -26,7 +26,7 @@ use mcp_transport::{BoxFuture, memory::duplex};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::common::{Processes, REVISIONS, SOON, cells, client, connect_client_as};
+use crate::common::{Processes, REVISIONS, SOON, cells, client, connect_client_as, over_http};
 
 const LEGACY: ProtocolVersion = REVISIONS[0];
 
@@ -132,13 +132,30 @@ async fn a_list_that_a_process_of_a_caller_reports_is_read_again() {
     }
 }
 
+/// The state of the other processes when the process of a caller ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Others {
+    Run,
+    /// No further process answers.
+    Stick,
+    /// No further process answers, and the process that lists the items has ended.
+    End,
+    /// The process that lists the items ends first, because it is idle.
+    Idle,
+}
+
 #[tokio::test]
 async fn a_tool_that_only_the_process_of_a_caller_has_is_in_the_lists_until_the_process_ends() {
-    for down in REVISIONS {
+    let cases = [Others::Run, Others::Stick, Others::End, Others::Idle];
+    for (down, others) in REVISIONS.into_iter().flat_map(|down| cases.map(|others| (down, others))) {
         // Each process grows alone.
         let processes = Processes::new(|_| Growing::server(&Arc::default()));
-        let host = host().server("s", connector(&processes)).start().await.unwrap();
-        let server = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let options = match others {
+            Others::Idle => ServerOptions::new().idle_stop(Duration::from_secs(2)),
+            _ => ServerOptions::new(),
+        };
+        let host = host().server_with("s", connector(&processes), options).start().await.unwrap();
+        let server = Gateway::builder(host.clone()).build().unwrap().versions([down]).build();
         let client = askable().connect(&server).await.unwrap();
         let mut changes = client.listen(SubscriptionFilter::lists()).await.unwrap();
         let names = async || -> Vec<String> {
@@ -146,18 +163,49 @@ async fn a_tool_that_only_the_process_of_a_caller_has_is_in_the_lists_until_the_
         };
         timeout(SOON, client.call_tool("s__grow", ()).into_future()).await.unwrap().unwrap();
         while next(&mut changes).await != Update::ToolsChanged {}
-        assert_eq!(names().await, ["s__grow", "s__new"], "{down}");
+        assert_eq!(names().await, ["s__grow", "s__new"], "{down} {others:?}");
         timeout(SOON, client.call_tool("s__new", ()).into_future()).await.unwrap().unwrap();
-        assert_eq!(processes.started(), 2, "{down}");
-        processes.kill(1);
+        assert_eq!(processes.started(), 2, "{down} {others:?}");
+        match others {
+            Others::Run => processes.kill(1),
+            Others::Stick => {
+                processes.stick();
+                processes.kill(1);
+            }
+            Others::End => {
+                processes.stick();
+                processes.kill(0);
+                processes.until_running(1).await;
+                processes.kill(1);
+            }
+            Others::Idle => processes.until_running(0).await,
+        }
         let is_away = async {
             while names().await.len() > 1 {
                 tokio::time::sleep(Duration::from_millis(10)).await
             }
         };
-        timeout(SOON, is_away).await.unwrap();
-        assert_eq!(names().await, ["s__grow"], "{down}");
+        timeout(SOON, is_away).await.unwrap_or_else(|_| panic!("{down} {others:?}"));
+        assert_eq!(names().await, ["s__grow"], "{down} {others:?}");
+        assert_eq!(host.status("s").unwrap().tools, 1, "{down} {others:?}");
     }
+}
+
+#[tokio::test]
+async fn the_manifest_has_no_tool_of_the_process_of_a_caller() {
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = directory.path().join("manifest.json");
+    let processes = Processes::new(|_| Growing::server(&Arc::default()));
+    let host = host().manifest(&manifest).server("s", connector(&processes)).start().await.unwrap();
+    let server = Gateway::builder(host.clone()).build().unwrap().versions([REVISIONS[1]]).build();
+    let client = askable().connect(&server).await.unwrap();
+    let mut changes = client.listen(SubscriptionFilter::lists()).await.unwrap();
+    timeout(SOON, client.call_tool("s__grow", ()).into_future()).await.unwrap().unwrap();
+    while next(&mut changes).await != Update::ToolsChanged {}
+    assert_eq!(client.list_tools().await.unwrap().len(), 2);
+    timeout(SOON, host.shutdown()).await.unwrap();
+    let stored = std::fs::read_to_string(&manifest).unwrap();
+    assert!(stored.contains(r#""grow""#) && !stored.contains(r#""new""#), "{stored}");
 }
 
 #[tokio::test]
@@ -198,9 +246,10 @@ async fn a_tool_that_only_the_process_of_a_principal_or_a_session_has_is_not_in_
         let options = ServerOptions::new().sharing(sharing);
         let host = host().server_with("s", connector(&processes), options).start().await.unwrap();
         let server = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let url = over_http(server.clone()).await;
         let connect = async |user: Option<&str>| match user {
             Some(user) => connect_client_as(askable(), &server, user).await,
-            None => connect_remote_as(askable(), &server).await,
+            None => askable().connect(url.as_str()).await.unwrap(),
         };
         let (ada, grace) = (connect(users[0]).await, connect(users[1]).await);
         let mut changes = grace.listen(SubscriptionFilter::lists()).await.unwrap();
@@ -248,15 +297,10 @@ async fn a_subscription_runs_in_the_process_of_the_calls_of_its_client() {
 
 /// Connects a client as one of many.
 async fn connect_remote(server: &Server) -> Client {
-    connect_remote_as(client(), server).await
-}
-
-/// Connects a client with settings as one of many.
-async fn connect_remote_as(client: ClientBuilder, server: &Server) -> Client {
     let (ours, theirs) = duplex(64);
     let server = server.clone();
     tokio::spawn(async move { server.serve_as(theirs, Caller::remote()).await });
-    client.connect(OpenTransport::new(ours)).await.unwrap()
+    client().connect(OpenTransport::new(ours)).await.unwrap()
 }
 
 #[tokio::test]
