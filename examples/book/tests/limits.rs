@@ -238,7 +238,7 @@ fn gateway() -> Defaults {
     ];
     let merged =
         [("items of a page of a merged list", "PAGE_ITEMS"), ("bytes of a page of a merged list", "PAGE_BYTES")];
-    let listing = [("bytes of a list of one server", "BYTES")];
+    let lists = [("items of a list of one server", "ITEMS"), ("bytes of a list of one server", "BYTES")];
     let state = [("wait for a server that accepts the log level and the roots of a session", "LIMIT")];
     let task_questions = [
         ("wait of the state of a task for the first question of a server of the session era", "FIRST"),
@@ -251,8 +251,8 @@ fn gateway() -> Defaults {
         ("remembered ended subscriptions", "ENDED"),
         ("remembered ended subscriptions of one principal", "ENDED_OF_PRINCIPAL"),
     ];
-    let files: [(&str, &[(&str, &str)]); 21] = [
-        ("catalog/entries.rs", &[("items of a list of one server", "ITEMS")]),
+    let files: [(&str, &[(&str, &str)]); 20] = [
+        ("catalog/entries.rs", &lists),
         ("gateway/parked.rs", &parked),
         ("gateway/parked/call.rs", &call),
         ("gateway/questions.rs", &[("notifications of one call that wait for its client", "WAITING")]),
@@ -274,7 +274,6 @@ fn gateway() -> Defaults {
         ("gateway/views.rs", &views),
         ("gateway/links.rs", &links),
         ("gateway/merged.rs", &merged),
-        ("registry/listing.rs", &listing),
         ("registry/sessions.rs", &state),
     ];
     let reports = [

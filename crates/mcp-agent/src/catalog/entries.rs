@@ -17,6 +17,8 @@ use crate::{
 
 /// The largest number of items of one list.
 pub(crate) const ITEMS: usize = 10_000;
+/// The largest number of bytes of the items of one list. Further items are left out.
+pub(crate) const BYTES: usize = 32 << 20;
 /// The largest number of notes about the tools of a server.
 const NOTES: usize = 20;
 
@@ -121,12 +123,17 @@ impl ServerEntries {
         }
     }
 
-    /// Takes the items of another connection to the server. With `replaces`, they replace the items of equal names.
-    pub(crate) fn take_from(&mut self, other: &Self, replaces: bool) {
-        join(&mut self.tools, &other.tools, replaces, |tool| &*tool.tool.name);
-        join(&mut self.resources, &other.resources, replaces, |resource| &*resource.uri);
-        join(&mut self.templates, &other.templates, replaces, |template| &*template.uri_template);
-        join(&mut self.prompts, &other.prompts, replaces, |prompt| &*prompt.name);
+    /// Takes the items of another connection to the server. With `replaces`, they replace the items of equal names. Returns the names of
+    /// the lists with items that are left out, because the list has too many items or bytes.
+    pub(crate) fn take_from(&mut self, other: &Self, replaces: bool) -> Vec<&'static str> {
+        let tools = join(&mut self.tools, &other.tools, replaces, |tool| (&tool.tool.name, tool.json.len()));
+        let resources = join(&mut self.resources, &other.resources, replaces, |item| (&item.uri, item.json().len()));
+        let templates =
+            join(&mut self.templates, &other.templates, replaces, |item| (&item.uri_template, item.json().len()));
+        let prompts = join(&mut self.prompts, &other.prompts, replaces, |item| (&item.name, item.json().len()));
+        let lists =
+            [(tools, "tools"), (resources, "resources"), (templates, "resource templates"), (prompts, "prompts")];
+        lists.into_iter().filter(|(is_complete, _)| !is_complete).map(|(_, list)| list).collect()
     }
 
     /// Takes the comparisons with the pins of equal definitions in equal places.
@@ -156,24 +163,35 @@ impl ServerEntries {
     }
 }
 
-/// Adds items with new keys up to the limit of a list. With `replaces`, the others replace the items with equal keys.
-fn join<T: Clone>(items: &mut Vec<T>, others: &[T], replaces: bool, key: impl Fn(&T) -> &str) {
+/// Adds items with new keys. With `replaces`, the others replace the items with equal keys. An item beyond the limits of a list is left
+/// out, and the function returns false. `facts` returns the key and the bytes of an item.
+fn join<T: Clone>(items: &mut Vec<T>, others: &[T], replaces: bool, facts: impl Fn(&T) -> (&str, usize)) -> bool {
     if others.is_empty() {
-        return;
+        return true;
     }
+    let mut bytes: usize = items.iter().map(|item| facts(item).1).sum();
     let places: HashMap<String, usize> =
-        items.iter().enumerate().map(|(place, item)| (key(item).to_owned(), place)).collect();
+        items.iter().enumerate().map(|(place, item)| (facts(item).0.to_owned(), place)).collect();
+    let mut is_complete = true;
     for other in others {
-        let Some(place) = places.get(key(other)) else {
-            if items.len() < ITEMS {
-                items.push(other.clone());
-            }
+        let (key, added) = facts(other);
+        let known = places.get(key).copied();
+        if known.is_some() && !replaces {
             continue;
-        };
-        if let Some(item) = items.get_mut(*place).filter(|_| replaces) {
-            *item = other.clone();
+        }
+        let removed = known.and_then(|place| items.get(place)).map_or(0, |item| facts(item).1);
+        let next = bytes.saturating_sub(removed).saturating_add(added);
+        if next > BYTES || known.is_none() && items.len() >= ITEMS {
+            is_complete = false;
+            continue;
+        }
+        bytes = next;
+        match known.and_then(|place| items.get_mut(place)) {
+            Some(item) => *item = other.clone(),
+            None => items.push(other.clone()),
         }
     }
+    is_complete
 }
 
 /// Returns the new items: those that exist already keep their order, and the others follow. With `keeps_old`, old items that are
@@ -200,6 +218,26 @@ pub(crate) fn merge<T: Clone + PartialEq>(old: &[T], new: &[T], keeps_old: bool,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_of_another_connection_have_the_limits_of_a_list() {
+        const HALF: usize = BYTES / 2;
+        // Columns: the own items, the other items, whether they replace, the joined items, and whether all of them have a place.
+        for (own, others, replaces, expected, is_complete) in [
+            (vec![("a", 1)], vec![("b", 1)], false, vec![("a", 1), ("b", 1)], true),
+            (vec![("a", 1)], vec![("a", 2)], false, vec![("a", 1)], true),
+            (vec![("a", 1)], vec![("a", 2)], true, vec![("a", 2)], true),
+            (vec![("a", HALF)], vec![("b", HALF), ("c", 1)], false, vec![("a", HALF), ("b", HALF)], false),
+            (vec![("a", HALF)], vec![("b", HALF + 1), ("c", 1)], false, vec![("a", HALF), ("c", 1)], false),
+            (vec![("a", HALF), ("b", 1)], vec![("b", HALF + 1)], true, vec![("a", HALF), ("b", 1)], false),
+            (vec![("a", BYTES)], vec![("a", 1), ("b", 1)], true, vec![("a", 1), ("b", 1)], true),
+            (vec![("a", 1); ITEMS], vec![("b", 1), ("a", 2)], false, vec![("a", 1); ITEMS], false),
+        ] {
+            let mut joined = own.clone();
+            assert_eq!(join(&mut joined, &others, replaces, |item| *item), is_complete, "{:?} {others:?}", own.first());
+            assert!(joined == expected, "{:?} {others:?}", own.first());
+        }
+    }
 
     #[test]
     fn new_items_come_at_the_end_and_known_items_keep_their_places() {

@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     Registry, ServerState, Slot,
     changes::Changes,
-    listing::{list, text_of_incomplete},
+    listing::{Listed, list, text_of_incomplete},
     runner::until,
     slot::{Calls, Role},
 };
@@ -39,13 +39,7 @@ impl Slot {
     pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client, limit: Duration) -> bool {
         let (former, keeps_tools) = self.former();
         let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
-        // A list with the same fault is read again and again.
-        let known = self.diagnostics();
-        for (reason, lists) in &listed.incomplete {
-            if lists.iter().any(|list| !known.contains(&text_of_incomplete(list, reason))) {
-                tracing::warn!(server = &*self.name, lists = lists.join(", "), reason, "a list is incomplete");
-            }
-        }
+        self.report_incomplete(&listed);
         let fault_of_pins = self.publish(registry, Some((listed.entries, listed.is_complete))).await;
         self.activity.touch();
         let all: Vec<String> = listed.problems.into_iter().chain(fault_of_pins).collect();
@@ -63,6 +57,16 @@ impl Slot {
         });
         registry.store_soon();
         listed.is_complete
+    }
+
+    /// Logs the faults of lists. A list with the same fault is read again and again.
+    fn report_incomplete(&self, listed: &Listed) {
+        let known = self.diagnostics();
+        for (reason, lists) in &listed.incomplete {
+            if lists.iter().any(|list| !known.contains(&text_of_incomplete(list, reason))) {
+                tracing::warn!(server = &*self.name, lists = lists.join(", "), reason, "a list is incomplete");
+            }
+        }
     }
 
     /// Lets calls use the client of a connection for callers.
@@ -152,7 +156,9 @@ impl Slot {
                 // The process has ended, and another one has other items.
                 _ = states.wait_for(|state| *state != State::Ready) => return,
             };
+            self.report_incomplete(&listed);
             self.set_entries(listed.entries);
+            self.change(registry, |link| link.diagnostics = listed.problems);
             *changes = changes.take().map(|changes| changes.after_reading(listed.is_complete));
         }
         self.lists_changed.notify_one();

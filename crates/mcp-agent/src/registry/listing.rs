@@ -12,10 +12,8 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Lists, ServerOptions, Settings};
-use crate::catalog::{ITEMS, ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge};
+use crate::catalog::{BYTES, ITEMS, ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge};
 
-/// The largest number of bytes of the items of one list. Further items are left out.
-const BYTES: usize = 32 << 20;
 /// The largest number of invalid items of a list that a status names.
 const MAX_NAMED: usize = 20;
 

@@ -1,6 +1,7 @@
 //! The connections of a server: one that lists its items, and others for callers that cannot share it.
 
 use std::{
+    collections::BTreeSet,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -490,11 +491,12 @@ impl Slot {
     }
 
     /// Adds the items that open connections for callers have listed after a change. With `replaces`, their definitions replace those
-    /// of the connection that lists the items. Otherwise one caller could change the definitions of all callers.
-    pub(super) fn add_items_of_callers(&self, entries: &mut ServerEntries, replaces: bool) {
+    /// of the connection that lists the items. Otherwise one caller could change the definitions of all callers. Returns the names of the
+    /// lists with items that are left out.
+    pub(super) fn add_items_of_callers(&self, entries: &mut ServerEntries, replaces: bool) -> BTreeSet<&'static str> {
         let pool = self.pool.lock();
         let open = pool.connections.iter().filter(|(_, connection)| connection.link.borrow().client.is_some());
-        open.for_each(|(_, connection)| entries.take_from(&connection.entries(), replaces));
+        open.flat_map(|(_, connection)| entries.take_from(&connection.entries(), replaces)).collect()
     }
 
     /// Ends the connections of a caller, and waits until their processes have ended.

@@ -1,6 +1,7 @@
 //! One server of a registry: its connector, its connection, its items and its state.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     pin::pin,
     sync::{
@@ -99,6 +100,8 @@ struct Items {
     own: Arc<ServerEntries>,
     /// The server listed its items. Otherwise they are empty or from the disk.
     was_listed: bool,
+    /// The lists without a place for all items of connections for callers.
+    left_out: BTreeSet<&'static str>,
     /// The tools are those of a former server with another filter. They decide the order only.
     has_foreign_tools: bool,
 }
@@ -287,7 +290,7 @@ impl Slot {
         let is_listed = listed.is_some();
         let (mut own, is_complete) = listed.unwrap_or_else(|| ((*self.own_entries()).clone(), false));
         let mut entries = own.clone();
-        self.add_items_of_callers(&mut entries, registry.has_one_client());
+        let left_out = self.add_items_of_callers(&mut entries, registry.has_one_client());
         let fault = match &registry.pins {
             Some(pins) => pins.review(&self.name, self.options.drift, &mut entries.tools).await,
             None => None,
@@ -298,6 +301,12 @@ impl Slot {
             items.was_listed |= is_complete;
             items.has_foreign_tools &= !is_listed;
             items.set(own, entries);
+            // Each change publishes the same fault again.
+            if !left_out.is_subset(&items.left_out) {
+                let lists = left_out.iter().copied().collect::<Vec<_>>().join(", ");
+                tracing::warn!(server = &*self.name, lists, "items of the process of a caller are left out");
+            }
+            items.left_out = left_out;
         }
         registry.rebuild();
         fault

@@ -3,11 +3,15 @@
 
 use std::{
     fmt::Debug,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use mcp_agent::Host;
+use mcp_agent::{Gateway, Host};
+use mcp_client::transport::Connect;
 use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError};
 use mcp_server::{
     Server,
@@ -22,7 +26,7 @@ use tracing_subscriber::{
     layer::{Context, SubscriberExt as _},
 };
 
-use crate::common::{Pipe, REVISIONS, SOON, client, gateway, page};
+use crate::common::{Pipe, Processes, REVISIONS, SOON, client, complete, gateway, page};
 
 const LATEST: ProtocolVersion = REVISIONS[1];
 
@@ -112,4 +116,51 @@ async fn the_record_of_an_incomplete_list_names_the_server_once() {
     assert!(records.len() == 1 && records[0].contains("server=\"files\""), "{warnings:?}");
     assert!(records[0].contains("lists=\"tools, resources, resource templates, prompts\""), "{warnings:?}");
     drop(host);
+}
+
+/// A server whose lists fail after a call. Only the process of the call reports the change.
+#[derive(Default)]
+struct Breaking {
+    is_broken: AtomicBool,
+    server: Arc<OnceLock<Server>>,
+}
+
+impl Source for Breaking {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        if self.is_broken.load(Ordering::SeqCst) {
+            return Box::pin(std::future::ready(Err(RpcError::internal("broken"))));
+        }
+        page((list == SourceList::Tools).then_some(r#"{"name":"break","inputSchema":{"type":"object"}}"#))
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        self.is_broken.store(true, Ordering::SeqCst);
+        self.server.get().unwrap().notify().tools_changed();
+        complete(r#"{"content":[]}"#, REVISIONS[0])
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_an_incomplete_list_of_the_process_of_a_caller_names_the_server_once() {
+    let warnings = Warnings::default();
+    let _default = tracing::dispatcher::set_default(&warnings.dispatch());
+    let processes = Processes::new(|_| {
+        let own = Arc::<OnceLock<Server>>::default();
+        let source = Breaking { server: Arc::clone(&own), ..Breaking::default() };
+        let server = Server::builder::<()>("s", "1").versions([REVISIONS[0]]).source(source).build();
+        own.get_or_init(|| server).clone()
+    });
+    let connector: Arc<dyn Connect> = Arc::new(processes.clone());
+    let host = Host::builder("gateway", "1").server("files", connector).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().build();
+    let user = client().on_elicit(async |_form| Ok(ElicitResult::decline())).connect(&gateway).await.unwrap();
+    timeout(SOON, user.call_tool("files__break", ()).into_future()).await.unwrap().unwrap();
+    assert_eq!(processes.started(), 2);
+    // The lists are read again meanwhile.
+    sleep(Duration::from_secs(60)).await;
+    let warnings = warnings.0.lock().unwrap();
+    let records: Vec<_> = warnings.iter().filter(|record| record.contains("a list is incomplete")).collect();
+    assert!(records.len() == 1 && records[0].contains("server=\"files\""), "{warnings:?}");
+    drop(user);
 }
