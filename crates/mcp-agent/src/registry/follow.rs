@@ -47,7 +47,7 @@ impl Slot {
         self.change(registry, |link| {
             link.state = if problems.is_empty() { ServerState::Ready } else { ServerState::Degraded };
             link.reason = (!problems.is_empty()).then_some(problems);
-            link.diagnostics = all.into_iter().chain(listed.notes).collect();
+            (link.diagnostics, link.filter_notes) = (all, listed.notes);
             link.error = listed.error;
             link.client = Some(client.clone());
             #[cfg(feature = "gateway")]

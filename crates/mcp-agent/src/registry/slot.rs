@@ -142,8 +142,10 @@ pub(super) struct Link {
     pub(super) failures: u64,
     /// The time of the next attempt. Calls before that time fail at once.
     pub(super) next_attempt: Option<Instant>,
-    /// The faults of the lists, and the parts of the filter without an effect.
+    /// The faults of the lists.
     pub(super) diagnostics: Vec<String>,
+    /// The parts of the filter without an effect.
+    pub(super) filter_notes: Vec<String>,
     pub(super) has_ended: bool,
 }
 
@@ -212,6 +214,7 @@ impl Slot {
             failures: 0,
             next_attempt: None,
             diagnostics: Vec::new(),
+            filter_notes: Vec::new(),
             has_ended: false,
         };
         Self {
@@ -367,11 +370,18 @@ impl Slot {
     }
 
     pub(super) fn diagnostics(&self) -> Vec<String> {
-        let mut diagnostics = self.link.borrow().diagnostics.clone();
+        let mut diagnostics: Vec<String> = {
+            let link = self.link.borrow();
+            link.diagnostics.iter().chain(&link.filter_notes).cloned().collect()
+        };
         if self.has_failed_question.load(Ordering::Acquire) {
             diagnostics.push(format!("an input request failed, because {SEVERAL_CALLS}"));
         }
         diagnostics
+    }
+
+    pub(super) fn filter_notes(&self) -> Vec<String> {
+        self.link.borrow().filter_notes.clone()
     }
 
     pub(crate) fn error(&self) -> Option<Error> {

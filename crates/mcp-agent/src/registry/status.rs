@@ -87,6 +87,8 @@ pub struct ServerStatus {
     pub reason: Option<String>,
     /// The faults of the lists of the server, and the parts of its filter without an effect.
     pub diagnostics: Vec<String>,
+    /// The parts of the filter without an effect, such as a pattern that matches no tool.
+    pub filter_notes: Vec<String>,
     /// The last lines that a child process wrote to its standard error, oldest first.
     pub stderr: Vec<String>,
     /// The number of tools in the catalog.
@@ -127,6 +129,7 @@ impl StatusTable {
             since: SystemTime::now(),
             reason: slot.reason(),
             diagnostics: slot.diagnostics(),
+            filter_notes: slot.filter_notes(),
             stderr: slot.connector.stderr(),
             tools: 0,
             estimated_tokens: 0,
@@ -164,6 +167,7 @@ impl StatusTable {
             (status.state, status.since) = (state, SystemTime::now());
         }
         (status.reason, status.stderr, status.diagnostics) = (reason, stderr, slot.diagnostics());
+        status.filter_notes = slot.filter_notes();
         status.count(&entries);
         if *status != former {
             let _ = self.changes.send(status.clone());

@@ -146,9 +146,7 @@ impl Fleet {
 
     /// Returns the parts of the entry of a server without an effect, such as a pattern that matches no tool.
     pub(super) fn notes(&self, server: &str) -> Vec<String> {
-        let Some(status) = self.host.status(server) else { return Vec::new() };
-        let reason = status.reason.unwrap_or_default();
-        status.diagnostics.into_iter().filter(|text| !reason.contains(text)).collect()
+        self.host.status(server).map(|status| status.filter_notes).unwrap_or_default()
     }
 
     /// Prints a warning for each failed server. If a required server or all servers failed, the command fails.

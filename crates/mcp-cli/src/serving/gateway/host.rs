@@ -82,8 +82,8 @@ pub(super) async fn start(
     Ok((builder.start().await.map_err(invalid)?, audit))
 }
 
-/// Starts the servers, and waits until each of them is ready or has failed. If the gateway is not strict, the wait has a limit. Returns the failures of the servers
-/// with a definition that `mcp` cannot use.
+/// Starts the servers, and waits until each of them is ready or has failed. If the gateway is not strict, the wait has a limit. Returns the
+/// failures of the servers with a definition that `mcp` cannot use.
 ///
 /// # Errors
 /// - If the entry of a required server or each entry cannot be used. No server starts if the check of the entries finds the fault. If the
@@ -228,8 +228,7 @@ impl Watcher {
         if !has_started || !self.noted.insert(status.name.to_string()) {
             return;
         }
-        let reason = status.reason.as_deref().unwrap_or_default();
-        for text in status.diagnostics.iter().filter(|text| !reason.contains(&***text)) {
+        for text in &status.filter_notes {
             warn(&line(&format!("the entry of the server `{}`: {text}", status.name)));
         }
     }
