@@ -67,7 +67,7 @@ async fn a_failed_list_leaves_the_other_lists() {
     let [list, filter] = &status.diagnostics[..] else { panic!("{status:?}") };
     assert!(list.contains("the list of resources is incomplete") && list.contains("no disk"), "{list}");
     assert!(filter.contains("drop_*"), "{filter}");
-    assert_eq!(status.filter_notes, [filter.clone()]);
+    assert_eq!(status.filter_notes, std::slice::from_ref(filter));
 }
 
 #[tokio::test]
