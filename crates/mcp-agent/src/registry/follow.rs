@@ -1,6 +1,11 @@
 //! A connected server: its lists, their changes, the changes of its connection, and its idle stop.
 
-use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{pending, ready},
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_client::{Client, State};
 use tokio::{
@@ -38,7 +43,8 @@ impl Slot {
     /// `limit`.
     pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client, limit: Duration) -> bool {
         let (former, keeps_tools) = self.former();
-        let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit).await;
+        let again = self.declared_again(registry, client);
+        let listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit, again).await;
         self.report_incomplete(&listed);
         let fault_of_pins = self.publish(registry, Some((listed.entries, listed.is_complete))).await;
         self.activity.touch();
@@ -151,8 +157,10 @@ impl Slot {
             let (former, keeps_tools) = self.former();
             let limit = registry.settings.list_limit;
             let mut states = client.states();
+            // The other connection knows the gateways behind the server.
+            let again = Box::pin(ready(None));
             let listed = tokio::select! {
-                listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit) => listed,
+                listed = list(client, &former, keeps_tools, &self.options, &registry.settings, limit, again) => listed,
                 // The process has ended, and another one has other items.
                 _ = states.wait_for(|state| *state != State::Ready) => return,
             };

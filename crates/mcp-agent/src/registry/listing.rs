@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::{Client, Error, Items, ListItem, RawItem};
+use mcp_client::{Client, Error, Items, ListItem, RawItem, transport::BoxFuture};
 use mcp_protocol::{EmptyParams, ServerCapabilities, method};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -53,7 +53,7 @@ struct Read<T> {
 
 /// Reads the lists of the host that the server declares, at the same time. Former items that a failed list did not reach stay in
 /// their places. If `keeps_tools` is false, the former tools decide the order only.
-/// The reading ends after `limit`.
+/// The reading ends after `limit`. `declared_again` returns the current capabilities of a server of the session era.
 pub(super) async fn list(
     client: &Client,
     former: &ServerEntries,
@@ -61,6 +61,7 @@ pub(super) async fn list(
     options: &ServerOptions,
     settings: &Settings,
     limit: Duration,
+    declared_again: BoxFuture<'_, Option<ServerCapabilities>>,
 ) -> Listed {
     let declared = client.negotiated();
     let capabilities = &declared.capabilities;
@@ -86,7 +87,7 @@ pub(super) async fn list(
     }
     let has_failed = [tools.has_failed, resources.has_failed, templates.has_failed, prompts.has_failed];
     let is_complete = !has_failed.contains(&true);
-    let gateways = gateways(client, capabilities, end, &former.facts.gateways, is_complete).await;
+    let gateways = gateways(client, capabilities, declared_again, end, &former.facts.gateways, is_complete).await;
     let mut tools = tools;
     let mut known = HashSet::new();
     let count = tools.items.len();
@@ -146,6 +147,7 @@ pub(super) async fn list(
 async fn gateways(
     client: &Client,
     at_start: &ServerCapabilities,
+    declared_again: BoxFuture<'_, Option<ServerCapabilities>>,
     end: Instant,
     former: &[Box<str>],
     is_complete: bool,
@@ -160,8 +162,8 @@ async fn gateways(
         let discovered = timeout_at(end, discovery.into_future()).await.ok().and_then(Result::ok);
         discovered.map(|discovered| declared_gateways(&discovered.capabilities))
     } else {
-        // A server of the session era declares them once.
-        Some(Arc::clone(&at_start))
+        let declared = timeout_at(end, declared_again).await.ok().flatten();
+        declared.map(|capabilities| declared_gateways(&capabilities))
     };
     match now {
         Some(now) if is_complete => now,

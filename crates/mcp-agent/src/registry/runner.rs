@@ -12,9 +12,9 @@ use std::{
 };
 
 use mcp_client::{
-    Client, ClientBuilder, Error, Handler as _,
-    protocol::{ClientCapabilities, Implementation, Rounded},
-    transport::{Connect, PauseClock},
+    Client, ClientBuilder, Error, Handler as _, Reconnect,
+    protocol::{ClientCapabilities, Implementation, Rounded, ServerCapabilities},
+    transport::{BoxFuture, Connect, PauseClock},
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -270,6 +270,26 @@ impl Slot {
             return None;
         }
         Some(Changes::open(client, registry.settings.lists).await)
+    }
+
+    /// Returns the current capabilities of a server. A server of the session era declares them once for each connection, so the future
+    /// opens another connection for a moment. Without a declaration, it returns `None`.
+    pub(super) fn declared_again<'a>(
+        &'a self,
+        registry: &'a Registry,
+        client: &'a Client,
+    ) -> BoxFuture<'a, Option<ServerCapabilities>> {
+        Box::pin(async move {
+            // Another process has other servers behind it.
+            if self.connector.starts_process() {
+                return Some(client.negotiated().capabilities.clone());
+            }
+            let builder = self.builder(registry).versions([client.version()]).reconnect(Reconnect::never());
+            let again = builder.connect(self.connector.inner()).await.ok()?;
+            let capabilities = again.negotiated().capabilities.clone();
+            again.close().await;
+            Some(capabilities)
+        })
     }
 
     /// Returns the capabilities that the host declares, if it has no handler for requests of the server. `None`: it has one.

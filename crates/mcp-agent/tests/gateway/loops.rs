@@ -137,7 +137,8 @@ impl Connect for Together {
             let down = async {
                 let mut lines = BufReader::new(from_server).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
-                    if line.contains("supportedVersions") && together.is_first.swap(false, Ordering::SeqCst) {
+                    let is_declaration = line.contains("supportedVersions") || line.contains("serverInfo");
+                    if is_declaration && together.is_first.swap(false, Ordering::SeqCst) {
                         together.declared.wait().await;
                     }
                     if to_client.write_all(format!("{line}\n").as_bytes()).await.is_err() {
@@ -158,27 +159,30 @@ impl Connect for Together {
 
 #[tokio::test]
 async fn two_gateways_that_reach_each_other_at_the_same_moment_do_not_serve_each_other() {
-    let declared = Arc::new(Barrier::new(2));
-    let pipes = [(); 2].map(|()| Together::new(&declared));
-    let start = async |other: &Together, discovery: CacheHint| {
-        let local = Server::builder("local", "1").tool(tool("t", async || "t")).build();
-        let host = Host::builder("gateway", "1").start_limit(Duration::from_millis(10));
-        let host = host.server("local", &local).server("other", other.clone()).start().await.unwrap();
-        let builder = Gateway::builder(host);
-        (builder.gateway(), builder.build().unwrap().discover_cache(discovery).build())
-    };
-    // The client of a gateway keeps the first declaration of the other one, which has no cycle yet.
-    let kept = CacheHint::private(Duration::from_secs(3600));
-    let gateways = [start(&pipes[1], CacheHint::NONE).await, start(&pipes[0], kept).await];
-    for (pipe, (_, server)) in pipes.iter().zip(&gateways) {
-        pipe.server.send_replace(Some(server.clone()));
-    }
-    for (observed, server) in &gateways {
-        let mut changes = observed.host().catalog_changes();
-        let found = changes.wait_for(|_| !observed.circular_servers().is_empty());
-        timeout(SOON, found).await.unwrap().unwrap();
-        let client = client().connect(server).await.unwrap();
-        let tools = client.list_tools().await.unwrap();
-        assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["local__t"]);
+    for version in REVISIONS {
+        let declared = Arc::new(Barrier::new(2));
+        let pipes = [(); 2].map(|()| Together::new(&declared));
+        let start = async |other: &Together, discovery: CacheHint| {
+            let local = Server::builder("local", "1").tool(tool("t", async || "t")).build();
+            let host = Host::builder("gateway", "1").start_limit(Duration::from_millis(10));
+            let host = host.server("local", &local).server("other", other.clone()).start().await.unwrap();
+            let builder = Gateway::builder(host);
+            let gateway = builder.gateway();
+            (gateway, builder.build().unwrap().versions([version]).discover_cache(discovery).build())
+        };
+        // The client of a gateway keeps the first declaration of the other one, which has no cycle yet.
+        let kept = CacheHint::private(Duration::from_secs(3600));
+        let gateways = [start(&pipes[1], CacheHint::NONE).await, start(&pipes[0], kept).await];
+        for (pipe, (_, server)) in pipes.iter().zip(&gateways) {
+            pipe.server.send_replace(Some(server.clone()));
+        }
+        for (observed, server) in &gateways {
+            let mut changes = observed.host().catalog_changes();
+            let found = changes.wait_for(|_| !observed.circular_servers().is_empty());
+            timeout(SOON, found).await.unwrap_or_else(|_| panic!("{version}")).unwrap();
+            let client = client().connect(server).await.unwrap();
+            let tools = client.list_tools().await.unwrap();
+            assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["local__t"], "{version}");
+        }
     }
 }
