@@ -191,10 +191,14 @@ async fn a_task_waits_for_an_authorizer() {
 fn connections_outlive_the_runtime_of_a_caller() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let own = runtime();
-    let (server, peer) = own.block_on(replying(Reply::json(&answer(7))));
-    let other = runtime();
-    assert!(other.block_on(response(&peer, 7)).is_some());
-    drop(other);
-    assert!(own.block_on(response(&peer, 7)).is_some());
-    assert_eq!(server.connections(), 1);
+    // A connection becomes idle shortly after its response. A request before that opens another connection.
+    let is_reused = (0..20).any(|_| {
+        let (server, peer) = own.block_on(replying(Reply::json(&answer(7))));
+        let other = runtime();
+        assert!(other.block_on(response(&peer, 7)).is_some());
+        drop(other);
+        assert!(own.block_on(response(&peer, 7)).is_some());
+        server.connections() == 1
+    });
+    assert!(is_reused);
 }
