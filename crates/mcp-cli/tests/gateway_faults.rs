@@ -9,9 +9,9 @@ use super::{
     configuration::Project,
     fixture,
     gateway::{gateway, get},
-    process::{BoundedOutput as _, TIMEOUT, signal, wait},
+    process::{BoundedOutput as _, TIMEOUT, script, signal, wait},
     serve::Serving,
-    text,
+    startup, text,
 };
 
 /// Returns a server that writes a file when it starts.
@@ -308,4 +308,15 @@ fn a_part_of_an_entry_without_an_effect_is_a_warning_at_the_start() {
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("$.mcpServers.one.arg: ") && warnings[0].contains("(unknown-member)"), "{warnings:?}");
     assert!(warnings[1].contains("the entry of the server `one`: ") && warnings[1].contains("[a"), "{warnings:?}");
+}
+
+#[test]
+fn a_gateway_prints_the_server_of_an_incomplete_list() {
+    let project = Project::new("gateway-incomplete-list");
+    let [program, arguments @ ..] = script(startup::SERVER);
+    let servers = json!({ "faulty": { "command": program, "args": arguments } });
+    let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    let is_record = |line: &str| line.contains("a list is incomplete") && line.contains("faulty");
+    let found = serving.earlier.iter().any(|line| is_record(line)) || serving.stderr.any(|line| is_record(&line));
+    assert!(found, "{:?}", serving.earlier);
 }

@@ -76,7 +76,7 @@ fn a_trace_keeps_the_stderr_in_errors() {
 }
 
 /// A server that writes to stderr, and returns the same cursor twice. The tool `fail` fails, other calls end the server.
-const SERVER: &str = r#"
+pub(crate) const SERVER: &str = r#"
 echo 'one' >&2; echo 'two' >&2
 while read -r line; do case "$line" in
 *'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"x","version":"1"}}' ;;

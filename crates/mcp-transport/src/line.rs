@@ -7,7 +7,7 @@ use memchr::memchr2;
 
 /// A part of a JSON message without a line break.
 ///
-/// The constructor scans the bytes. A clone needs no further scan, so many messages can contain one prepared line
+/// The constructor scans the bytes. A clone needs no further scan, so several messages can share one prepared line
 /// ([`FrameSender::send_in_pieces`](crate::FrameSender::send_in_pieces)).
 ///
 /// ```

@@ -16,7 +16,7 @@ use tokio::{
 use super::{
     Registry, ServerState, Slot,
     changes::Changes,
-    listing::{Listed, list, text_of_incomplete},
+    listing::{LISTING, Listed, list, text_of_incomplete},
     runner::until,
     slot::{Calls, Role},
 };
@@ -70,7 +70,8 @@ impl Slot {
         let known = self.diagnostics();
         for (reason, lists) in &listed.incomplete {
             if lists.iter().any(|list| !known.contains(&text_of_incomplete(list, reason))) {
-                tracing::warn!(server = &*self.name, lists = lists.join(", "), reason, "a list is incomplete");
+                let lists = lists.join(", ");
+                tracing::warn!(target: LISTING, server = &*self.name, lists, reason, "a list is incomplete");
             }
         }
     }

@@ -14,6 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use super::{Lists, ServerOptions, Settings};
 use crate::catalog::{BYTES, ITEMS, ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge};
 
+/// The tracing target of faults of lists. A gateway prints its records.
+pub(super) const LISTING: &str = "mcp_agent::registry::listing";
 /// The largest number of invalid items of a list that a status names.
 const MAX_NAMED: usize = 20;
 

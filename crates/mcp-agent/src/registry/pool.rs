@@ -47,8 +47,7 @@ pub(crate) struct ConnectionKey {
 impl ConnectionKey {
     /// Whether the callers differ in their capabilities at most.
     fn is_of_same_caller(&self, other: &Self) -> bool {
-        let caller = |key: &Self| (key.principal.clone(), key.session.clone(), key.authority.clone());
-        caller(self) == caller(other)
+        (&self.principal, &self.session, &self.authority) == (&other.principal, &other.session, &other.authority)
     }
 }
 
@@ -494,9 +493,14 @@ impl Slot {
     /// of the connection that lists the items. Otherwise one caller could change the definitions of all callers. Returns the names of the
     /// lists with items that are left out.
     pub(super) fn add_items_of_callers(&self, entries: &mut ServerEntries, replaces: bool) -> BTreeSet<&'static str> {
-        let pool = self.pool.lock();
-        let open = pool.connections.iter().filter(|(_, connection)| connection.link.borrow().client.is_some());
-        open.flat_map(|(_, connection)| entries.take_from(&connection.entries(), replaces)).collect()
+        // Calls use the lock too, and large lists need time.
+        let open: Vec<_> = {
+            let pool = self.pool.lock();
+            let connections = pool.connections.iter().map(|(_, connection)| connection);
+            let open = connections.filter(|connection| connection.link.borrow().client.is_some());
+            open.map(|connection| connection.entries()).collect()
+        };
+        open.iter().flat_map(|added| entries.take_from(added, replaces)).collect()
     }
 
     /// Ends the connections of a caller, and waits until their processes have ended.

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Registry, ServerOptions, ServerState, TokenFault, Watched,
     activity::{ActiveCall, Activity},
+    listing::LISTING,
     pool::Pool,
 };
 #[cfg(feature = "gateway")]
@@ -307,7 +308,8 @@ impl Slot {
             // Each change publishes the same fault again.
             if !left_out.is_subset(&items.left_out) {
                 let lists = left_out.iter().copied().collect::<Vec<_>>().join(", ");
-                tracing::warn!(server = &*self.name, lists, "items of the process of a caller are left out");
+                let server = &*self.name;
+                tracing::warn!(target: LISTING, server, lists, "items of the process of a caller are left out");
             }
             items.left_out = left_out;
         }
