@@ -32,8 +32,9 @@ use crate::{
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 /// The connections of the echo beside tools and sessions.
 const CONNECTIONS: usize = 8;
-/// The largest accepted exponent of a cost of all things. 1 is linear, and the rest is the noise of a measurement.
-const MOST_EXPONENT: f64 = 1.15;
+/// The largest accepted exponent of a cost of all things above 1, which is linear. It is the noise of a measurement.
+const MOST_EXCESS: f64 = 0.15;
+const MOST_EXPONENT: f64 = 1.0 + MOST_EXCESS;
 /// The largest accepted exponent of the cost of one call beside idle things. 0 is constant.
 const MOST_IDLE_EXPONENT: f64 = 0.3;
 /// The series whose cost is one call beside idle things.
@@ -150,7 +151,7 @@ fn exponents(series: &Series, most: f64) -> Vec<Figure> {
     vec![
         figure("bare", " of a bare server", &bare, Aim::None),
         figure("exponent", "", &ours, Aim::None),
-        figure("excess", ", less that of a bare server", &more, Aim::AtMost(most - 1.0)),
+        figure("excess", ", less that of a bare server", &more, Aim::AtMost(MOST_EXCESS)),
     ]
 }
 

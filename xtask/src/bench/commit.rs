@@ -68,7 +68,7 @@ impl fmt::Display for Commit {
 pub(super) struct Sources {
     pub(super) commit: Commit,
     /// A line of each file, with the id of its content.
-    files: String,
+    pub(super) files: String,
 }
 
 impl Sources {

@@ -56,3 +56,42 @@ impl Publication {
         Results { date: today(), commit, builds: origin, machine, rounds, versions, figures, series }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::commit::Commit;
+
+    fn figure(id: &str) -> Figure {
+        serde_json::from_value(serde_json::json!({ "id": id, "title": id, "value": 1.0 })).unwrap()
+    }
+
+    fn machine() -> Machine {
+        let text = |text: &str| text.to_owned();
+        let [processor, system, rust] = [text("processor"), text("system"), text("rust")];
+        Machine { cores: 2, processor, system, rust, load: 0.0, busy_before_calls: None }
+    }
+
+    #[test]
+    fn results_have_the_measured_or_the_kept_builds() {
+        let commit = |id: &str| Commit { id: id.to_owned() };
+        let kept = (Builds::new(&machine(), &BTreeMap::new(), Some(commit("old"))), vec![figure("kept")]);
+        let (today, old) = (commit("new"), commit("old"));
+        for (kept, builds, origin, expected) in [
+            (None, Some(vec![figure("built")]), &today, ["call", "built", "growth"]),
+            (Some(kept), None, &old, ["call", "kept", "growth"]),
+        ] {
+            let sources = Sources { commit: today.clone(), files: String::new() };
+            let publication = Publication { sources, versions: BTreeMap::new(), kept };
+            let (calls, growth) = (vec![figure("call")], vec![figure("growth")]);
+            let rounds = "4 rounds".to_owned();
+            let results =
+                publication.results(Measured { machine: machine(), rounds, calls, builds, growth, series: Vec::new() });
+            assert_eq!(results.commit.as_ref(), Some(&today));
+            let builds = serde_json::to_value(&results.builds).unwrap();
+            assert_eq!(builds["commit"], serde_json::to_value(origin).unwrap());
+            let ids: Vec<&str> = results.figures.iter().map(|figure| figure.id.as_str()).collect();
+            assert_eq!(ids, expected);
+        }
+    }
+}
