@@ -74,7 +74,10 @@ const QUIET_LIMIT: Duration = Duration::from_secs(15 * 60);
 const QUIET_STEP: Duration = Duration::from_secs(5);
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
-const LOAD_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+/// The longest time of a stage, without the rounds that the options request.
+const STAGE_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+/// The most turns of programs in a round of all cases, with the waits between them and a second measurement.
+const TURNS: f64 = 400.0;
 
 /// Runs all measurements. Fails at the end if a measurement failed or missed an aim.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
@@ -82,7 +85,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let target = Metadata::load(&root)?.target().to_owned();
     let folders = Folders { root, target };
     if options::check_direct(args)? {
-        return process::run(Command::new(program(&folders)?).args(args), LOAD_LIMIT);
+        return process::run(Command::new(program(&folders)?).args(args), STAGE_LIMIT);
     }
     if let Some((_, rest)) = args.split_first().filter(|(first, _)| *first == "instructions") {
         return instructions::run(&folders, rest);
@@ -90,7 +93,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     if let Some((_, rest)) = args.split_first().filter(|(first, _)| *first == "micro") {
         let mut command = process::cargo(&folders.root);
         command.args(["bench", "--package", "instructions", "--bench", "micro", "--"]).args(rest);
-        return process::run(&mut command, LOAD_LIMIT);
+        return process::run(&mut command, STAGE_LIMIT);
     }
     if args == ["render"] {
         return page::render(&folders.root);
@@ -183,7 +186,7 @@ impl Run {
                 if self.options.quick && stage == Stage::Gateway {
                     command.arg("--quick");
                 }
-                return process::run(&mut command, LOAD_LIMIT);
+                return process::run(&mut command, STAGE_LIMIT);
             }
             Stage::Load => {
                 args.extend(self.options.load.clone());
@@ -238,7 +241,8 @@ impl Run {
         }
         let mut command = Command::new(&self.program);
         command.arg(stage.name()).arg("--json").arg(self.json(stage)).args(args);
-        process::run(&mut command, LOAD_LIMIT)
+        let rounds = Duration::from_secs_f64(self.options.round_seconds() * TURNS);
+        process::run(&mut command, if stage == Stage::Load { STAGE_LIMIT + rounds } else { STAGE_LIMIT })
     }
 
     /// The file with the figures of a stage.

@@ -161,6 +161,13 @@ impl Aim {
 }
 
 impl Figure {
+    /// The value with about three digits, or with three decimals if a shorter text would hide the verdict about the aim.
+    pub(crate) fn shown(&self) -> String {
+        let text = number(self.value);
+        let rounded = Self { value: text.parse().unwrap_or(self.value), ..self.clone() };
+        if rounded.is_met() == self.is_met() { text } else { format!("{:.3}", self.value) }
+    }
+
     pub(crate) fn new(id: impl Into<String>, title: impl Into<String>, value: f64, unit: &str, aim: Aim) -> Self {
         Self {
             id: id.into(),
@@ -216,7 +223,8 @@ impl fmt::Display for Figure {
         };
         let mark = if self.is_met() { " " } else { "!" };
         let shown = |value: f64| format!("{}{}", number(value), spaced(&self.unit));
-        write!(f, "{title:<62} {:>12} {:>14}{mark}", shown(self.value), self.aim.text(&self.unit))?;
+        let value = format!("{}{}", self.shown(), spaced(&self.unit));
+        write!(f, "{title:<62} {value:>12} {:>14}{mark}", self.aim.text(&self.unit))?;
         for (name, value) in &self.peers {
             write!(f, "  {name} {}", shown(*value))?;
         }
@@ -302,6 +310,19 @@ mod tests {
             assert_eq!(figure.is_met(), is_met, "{figure:?}");
             let is_shown = cpu.is_some() && doubts.contains(&Doubt::Limited);
             assert_eq!(figure.marks().contains("CPU"), is_shown, "{figure:?}");
+        }
+    }
+
+    #[test]
+    fn a_rounded_value_shows_the_verdict() {
+        for (value, aim, shown) in [
+            (0.795, Aim::AtLeast(0.8), "0.795"),
+            (0.79, Aim::AtLeast(0.8), "0.79"),
+            (0.8, Aim::AtLeast(0.8), "0.80"),
+            (1.504, Aim::AtMost(1.5), "1.504"),
+            (0.795, Aim::None, "0.80"),
+        ] {
+            assert_eq!(Figure::new("case", "case", value, "", aim).shown(), shown);
         }
     }
 

@@ -178,6 +178,11 @@ impl Options {
         pairs.find_map(|pair| (pair[0] == name).then(|| pair[1].parse().ok())?)
     }
 
+    /// The requested seconds of all rounds of a program. The defaults of the load are 7 rounds of 1 second.
+    pub(super) fn round_seconds(&self) -> f64 {
+        self.value("--rounds").unwrap_or(7.0) * self.value("--seconds").unwrap_or(1.0)
+    }
+
     /// The rounds of the load, as text. The options of a publication name both values.
     pub(super) fn rounds(&self) -> String {
         let value = |name: &str| self.value(name).unwrap_or_default();

@@ -234,7 +234,7 @@ fn table(results: &Results) -> String {
         let of_title: Vec<&Figure> = figures.iter().copied().filter(|figure| figure.title == title).collect();
         let Some(first) = of_title.first() else { continue };
         let shown = |figure: &Figure| {
-            let value = format!("{} {}", number(figure.value), figure.unit);
+            let value = format!("{} {}", figure.shown(), figure.unit);
             format!("{}{}", value.trim(), marks(figure))
         };
         let of_revision = |date: &str| {
@@ -323,7 +323,7 @@ fn growth(figures: &[Figure]) -> String {
     let mut text = "| measured | value | aim |\n|---|---|---|\n".to_owned();
     for figure in figures.iter().filter(|figure| is_growth(figure)) {
         let aim = figure.aim.text(&figure.unit).replace("<=", "≤").replace(">=", "≥").replace('-', DASH);
-        let value = format!("{} {}", number(figure.value), figure.unit);
+        let value = format!("{} {}", figure.shown(), figure.unit);
         text += &format!("| {} | {}{} | {aim} |\n", figure.title, value.trim(), marks(figure));
     }
     let figures: Vec<&Figure> = figures.iter().filter(|figure| is_growth(figure)).collect();
