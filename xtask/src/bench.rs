@@ -52,7 +52,7 @@ usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--roun
        cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]
 
 stages: builds, load, start, memory, host, gateway, growth. Without a name, all of them but growth run.
---peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
+--peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds and smaller sizes, and omits cold builds.
 --no-build omits the cold builds. --no-load selects the stage `builds` alone. --case selects the stage `load` alone.
 cases: http-1, http-32, list, text, open-32, stdio-1, stdio-64, stdio-64-gathered, stdio-list, client-1, client-32,
 client-stdio-32, auth-jwt, auth-api-key, auth-introspection, auth-dpop, auth-guesses. With --case, --peers builds the programs of
@@ -91,6 +91,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         return instructions::run(&folders, rest);
     }
     if let Some((_, rest)) = args.split_first().filter(|(first, _)| *first == "micro") {
+        if rest.len() > 1 || rest.iter().any(|name| name.starts_with('-')) {
+            return Err(Error::msg(format!("`bench micro` takes one name\n{USAGE}")));
+        }
         let mut command = process::cargo(&folders.root);
         command.args(["bench", "--package", "instructions", "--bench", "micro", "--"]).args(rest);
         return process::run(&mut command, STAGE_LIMIT);

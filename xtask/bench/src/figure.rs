@@ -161,11 +161,16 @@ impl Aim {
 }
 
 impl Figure {
-    /// The value with about three digits, or with three decimals if a shorter text would hide the verdict about the aim.
+    /// The value with about three digits, or with more if they show the verdict about the aim.
     pub(crate) fn shown(&self) -> String {
-        let text = number(self.value);
-        let rounded = Self { value: text.parse().unwrap_or(self.value), ..self.clone() };
-        if rounded.is_met() == self.is_met() { text } else { format!("{:.3}", self.value) }
+        self.with_verdict(self.value, |value| Self { value, ..self.clone() })
+    }
+
+    /// Rounds a value as far as the verdict about the aim permits.
+    fn with_verdict(&self, value: f64, replaced: impl Fn(f64) -> Self) -> String {
+        let is_right = |text: &String| text.parse().is_ok_and(|rounded| replaced(rounded).is_met() == self.is_met());
+        let precise = (3..=6).map(|digits| format!("{value:.digits$}"));
+        std::iter::once(number(value)).chain(precise).find(is_right).unwrap_or_else(|| value.to_string())
     }
 
     pub(crate) fn new(id: impl Into<String>, title: impl Into<String>, value: f64, unit: &str, aim: Aim) -> Self {
@@ -209,7 +214,10 @@ impl Figure {
     pub(crate) fn marks(&self) -> String {
         let marks: String = self.doubts.iter().map(|doubt| doubt.mark()).collect();
         match self.cpu.filter(|_| self.doubts.contains(&Doubt::Limited)) {
-            Some(cpu) => format!("{marks} CPU {}", number(cpu)),
+            Some(cpu) => {
+                let cpu = self.with_verdict(cpu, |cpu| Self { cpu: Some(cpu), ..self.clone() });
+                format!("{marks} CPU {cpu}")
+            }
             None => marks,
         }
     }
@@ -318,6 +326,7 @@ mod tests {
         for (value, aim, shown) in [
             (0.795, Aim::AtLeast(0.8), "0.795"),
             (0.79, Aim::AtLeast(0.8), "0.79"),
+            (0.7996, Aim::AtLeast(0.8), "0.7996"),
             (0.8, Aim::AtLeast(0.8), "0.80"),
             (1.504, Aim::AtMost(1.5), "1.504"),
             (0.795, Aim::None, "0.80"),

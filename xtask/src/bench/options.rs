@@ -123,7 +123,7 @@ impl Options {
                 return Err(Error::msg(format!("--publish needs {bounds}")));
             }
         }
-        if no_load && options.stages.iter().any(|stage| *stage != Stage::Builds) {
+        if no_load && (has_case || options.stages.iter().any(|stage| *stage != Stage::Builds)) {
             return Err(Error::msg("--no-load selects the stage `builds` alone"));
         }
         if options.quick {
@@ -264,6 +264,7 @@ mod tests {
             "growth tools tools",
             "start --case text",
             "builds --rounds 3",
+            "--no-load --case text",
             "memory --quick",
             "host --peers",
             "load --no-build",

@@ -295,7 +295,7 @@ fn of_rounds(results: &Results) -> String {
             let (least, most) = figure.spread?;
             let cpu = figure.cpu.map_or_else(|| DASH.to_owned(), number);
             let revision = figure.revision.as_deref().unwrap_or(DASH);
-            let (title, value, forms) = (&figure.title, number(figure.value), fastest_forms(figure));
+            let (title, value, forms) = (&figure.title, figure.shown(), fastest_forms(figure));
             let (least, most) = (number(least), number(most));
             Some(format!("| {title} | {revision} | {value} | {least} to {most} | {cpu} | {forms} |\n"))
         })

@@ -89,8 +89,10 @@ pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
         }
         for (name, value) in group {
             picture.bar(*name, LABELS, y, (value * scale).max(1.0), BAR);
-            let text = format!("{} {}", number(*value), figure.unit);
-            let text = format!("{}{}", text.trim(), if NAMES[*name] == "ours" { marks(figure) } else { String::new() });
+            let is_ours = NAMES[*name] == "ours";
+            let text = if is_ours { figure.shown() } else { number(*value) };
+            let marks = if is_ours { marks(figure) } else { String::new() };
+            let text = format!("{}{marks}", format!("{text} {}", figure.unit).trim());
             picture.text("note", LABELS + value * scale + 6.0, y + BAR - 2.5, Anchor::Start, &text);
             y += BAR + 2.0;
         }
