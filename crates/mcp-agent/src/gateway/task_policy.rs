@@ -7,7 +7,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::{Core, ItemKind, item::Item, process::Process, tasks::ServerTask, views};
+use super::{Core, process::Process, tasks::ServerTask};
+use crate::{CatalogTool, policy::PolicyInput};
 
 /// The largest number of tasks whose tools are known for lists of tasks, and the bytes of their names. Older tasks are forgotten first.
 const TASKS: usize = 16_384;
@@ -71,24 +72,25 @@ impl TaskTools {
 }
 
 impl Core {
-    /// Whether the policies hide the tool of a task from a caller. If the tool is unknown or not listed now, they hide the task if
-    /// they hide all tools of its server.
+    /// Whether the policies hide the tool of a task from a caller. They decide about the name of a tool that its server does not list,
+    /// without annotations. If the tool is unknown, they hide the task if they hide all tools of its server.
     pub(super) fn hides_task(&self, task: &ServerTask, principal: Option<&Arc<str>>) -> bool {
         let shared = self.host.shared();
         let Some(slot) = shared.registry.slot(&task.server) else { return false };
         if !shared.gate.decides() && slot.options.rules.is_empty() {
             return false;
         }
-        let merged = self.newest_merged();
-        let mut of_server = merged.tools.iter().filter(|item| *item.server == *task.server).peekable();
-        if of_server.peek().is_none() {
-            return false;
-        }
-        let hides = |item: &Arc<Item>| self.hides(&slot, || views::input(ItemKind::Tool, item), principal);
-        let is_of_task = |item: &&Arc<Item>| task.tool.as_deref() == Some(&*item.original);
-        match merged.tools.iter().filter(|item| *item.server == *task.server).find(is_of_task) {
-            Some(item) => hides(item),
-            None => of_server.all(hides),
+        // The merged lists lack a tool whose raw name another server has.
+        let catalog = self.host.catalog();
+        let is_usable = |tool: &&Arc<CatalogTool>| *tool.server() == *task.server && tool.verdict().is_usable();
+        let mut of_server = catalog.tools().iter().filter(is_usable).peekable();
+        let hides = |name: &str, tool: Option<&Arc<CatalogTool>>| {
+            let annotations = tool.and_then(|tool| tool.tool().annotations.clone());
+            self.hides(&slot, || PolicyInput::new(&*task.server, name).annotations(annotations), principal)
+        };
+        match &task.tool {
+            Some(name) => hides(name, of_server.find(|tool| *tool.original_name() == **name)),
+            None => of_server.peek().is_some() && of_server.all(|tool| hides(tool.original_name(), Some(tool))),
         }
     }
 }

@@ -49,6 +49,7 @@ mod task_bounds;
 mod task_faults;
 mod task_lists;
 mod task_notices;
+mod task_policies;
 mod task_processes;
 mod task_streams;
 mod tasks;

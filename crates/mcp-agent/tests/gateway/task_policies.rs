@@ -1,0 +1,130 @@
+//! The policies about tasks whose tool is not in the lists of the gateway. The clock of these tests is paused.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_agent::{Gateway, Host, Names, policy::Policy};
+use mcp_client::{
+    Client,
+    transport::{BoxFuture, Connect, Transport, TransportError},
+};
+use mcp_protocol::{ProtocolVersion, RpcError};
+use mcp_server::{
+    Server,
+    inputs::StateKeys,
+    source::{Source, SourceCall, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult},
+};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::common::{Pipe, connect_as, page, raw};
+
+const VERSION: ProtocolVersion = ProtocolVersion::V2025_11_25;
+const SECOND: Duration = Duration::from_secs(1);
+const TASK: &str = r#"{"taskId":"up-1","status":"working","ttl":null,"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"}"#;
+
+/// The names of the tools that a server lists; `None` if the list fails.
+type Listed = Option<&'static [&'static str]>;
+
+/// A server with one task. Its tools only read.
+struct Tasks(Listed);
+
+impl Source for Tasks {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let Some(names) = self.0 else {
+            return Box::pin(std::future::ready(Err(RpcError::internal("the list fails"))));
+        };
+        let members = r#""inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"},"annotations":{"readOnlyHint":true}"#;
+        let tools: Vec<_> = names.iter().map(|name| format!(r#"{{"name":"{name}",{members}}}"#)).collect();
+        page(tools.iter().map(String::as_str))
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let result = SourceResult::new(format!(r#"{{"task":{TASK}}}"#), VERSION);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Task(result))))
+    }
+
+    fn get_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(std::future::ready(Ok(SourceResult::new(TASK, VERSION))))
+    }
+}
+
+/// Starts a server when the semaphore has a permit.
+#[derive(Clone)]
+struct Late(Pipe, Arc<Semaphore>);
+
+impl Late {
+    fn new(listed: Listed, permits: usize) -> Self {
+        let server = Server::builder::<()>("s", "1").versions([VERSION]).source(Tasks(listed)).build();
+        Self(Pipe::new(server), Arc::new(Semaphore::new(permits)))
+    }
+}
+
+impl Connect for Late {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        Box::pin(async {
+            drop(self.1.acquire().await);
+            self.0.connect().await
+        })
+    }
+
+    fn describe(&self) -> String {
+        "a server that starts late".to_owned()
+    }
+}
+
+/// Connects ada to a gateway in front of these servers. All gateways have the same keys.
+async fn ada(servers: &[(&str, &Late)], names: Names, policy: &str) -> Client {
+    let mut host = Host::builder("gateway", "1").start_limit(SECOND).policy(Policy::parse("p", policy).unwrap());
+    for (name, server) in servers {
+        host = host.server(*name, (*server).clone());
+    }
+    let gateway = Gateway::builder(host.start().await.unwrap()).names(names).state_keys(StateKeys::new([[1; 32]]));
+    connect_as(&gateway.build().unwrap().versions([VERSION]).build(), "ada").await
+}
+
+/// Creates the task with the tool `t` of the server `s`, and returns its id.
+async fn created() -> Value {
+    let ada = ada(&[("s", &Late::new(Some(&["t"]), 1))], Names::Provider, "").await;
+    let created = raw(&ada, "tools/call", json!({ "name": "s__t", "task": {} })).await.unwrap();
+    created["task"]["taskId"].clone()
+}
+
+/// Returns whether the task is known to its caller.
+async fn is_known(client: &Client, id: &Value) -> bool {
+    match raw(client, "tasks/get", json!({ "taskId": id })).await {
+        Ok(state) => state["taskId"] == *id,
+        Err(error) => {
+            assert_eq!((error.code.0, &*error.message), (-32602, "Task not found"));
+            false
+        }
+    }
+}
+
+const READS: &str = "default = \"deny\"\n[[rule]]\nannotation.read_only = true\neffect = \"allow\"\n";
+
+#[tokio::test(start_paused = true)]
+async fn the_policies_decide_about_the_name_of_a_tool_that_is_not_in_the_lists() {
+    let id = created().await;
+    let deny = |tool: &str| format!("[[rule]]\nserver = \"s\"\ntool = \"{tool}\"\neffect = \"deny\"\n");
+    // Either the server has removed the tool, or another server has its raw name.
+    for (has_removed, policy, expected) in [
+        (true, deny("t"), false),
+        (true, deny("other"), true),
+        (true, READS.to_owned(), false),
+        (false, deny("t"), false),
+        (false, deny("other"), true),
+        // The annotations of the tool are known.
+        (false, READS.to_owned(), true),
+    ] {
+        let first = Late::new(Some(&["t"]), 1);
+        let server = Late::new(Some(if has_removed { &["other"] } else { &["t"] }), 1);
+        let servers = [("first", &first), ("s", &server)];
+        let ada = ada(&servers, Names::Raw, &policy).await;
+        assert_eq!(is_known(&ada, &id).await, expected, "{has_removed} {policy}");
+    }
+}
