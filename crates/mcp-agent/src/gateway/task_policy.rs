@@ -8,7 +8,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{Core, process::Process, tasks::ServerTask};
-use crate::{CatalogTool, policy::PolicyInput};
+use crate::{CatalogTool, policy::PolicyInput, registry::Slot};
 
 /// The largest number of tasks whose tools are known for lists of tasks, and the bytes of their names. Older tasks are forgotten first.
 const TASKS: usize = 16_384;
@@ -90,8 +90,26 @@ impl Core {
         };
         match &task.tool {
             Some(name) => hides(name, of_server.find(|tool| *tool.original_name() == **name)),
-            None => of_server.peek().is_some() && of_server.all(|tool| hides(tool.original_name(), Some(tool))),
+            None if of_server.peek().is_none() => self.hides_all_tools(&slot, principal),
+            None => of_server.all(|tool| hides(tool.original_name(), Some(tool))),
         }
+    }
+
+    /// Whether the policies hide a task from a caller before its server is reached. If the server has not listed its tools yet, they hide
+    /// the task if they hide all tools. The caller decides again with [`Core::hides_task`] after the server is reached.
+    pub(super) fn hides_unreached_task(&self, task: &ServerTask, principal: Option<&Arc<str>>) -> bool {
+        match self.host.shared().registry.slot(&task.server) {
+            // The annotations of the tool can allow it.
+            Some(slot) if slot.is_unlisted() => self.hides_all_tools(&slot, principal),
+            _ => self.hides_task(task, principal),
+        }
+    }
+
+    /// Whether the policies hide each tool of a server from a caller, with each name and all annotations.
+    fn hides_all_tools(&self, slot: &Slot, principal: Option<&Arc<str>>) -> bool {
+        let mut input = PolicyInput::new(&*slot.name, "");
+        input.principal = principal.map(|principal| principal.to_string());
+        self.host.shared().gate.denies_kind(&input, &slot.options.rules)
     }
 }
 

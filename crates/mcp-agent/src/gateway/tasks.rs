@@ -267,11 +267,16 @@ impl<'a> TaskRequest<'a> {
         let params = Members::read(call.params().get())
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
         let client = Downstream::of(call).beside_calls();
-        if core.hides_task(&task, client.principal.as_ref()) {
+        let principal = client.principal.as_ref();
+        if core.hides_unreached_task(&task, principal) {
             return Err(unknown().into());
         }
         core.task_tools.learn(&task);
         let reached = core.reach_server_of(call, &task, &client).await?;
+        // The tools of the server are known now, and the policies can have changed during its start.
+        if core.hides_task(&task, principal) {
+            return Err(unknown().into());
+        }
         let dialects = Dialect::of(context.version()).zip(Dialect::of(reached.client.version()));
         let (downstream, upstream) = dialects.ok_or_else(unknown)?;
         Ok(Self { core, call, params, client, meta, task, reached, downstream, upstream })

@@ -15,7 +15,10 @@ use mcp_server::{
     source::{Source, SourceCall, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult},
 };
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 
 use crate::common::{Pipe, connect_as, page, raw};
 
@@ -126,5 +129,41 @@ async fn the_policies_decide_about_the_name_of_a_tool_that_is_not_in_the_lists()
         let servers = [("first", &first), ("s", &server)];
         let ada = ada(&servers, Names::Raw, &policy).await;
         assert_eq!(is_known(&ada, &id).await, expected, "{has_removed} {policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_a_denied_tool_is_unknown_also_while_the_tools_of_its_server_are_unknown() {
+    const START: Duration = Duration::from_secs(3);
+    let id = created().await;
+    let deny = |what: &str| format!("[[rule]]\nprincipal = \"ada\"\n{what}\neffect = \"deny\"\n");
+    let (all, tool, other) = (deny("server = \"s\""), deny("tool = \"t\""), deny("tool = \"other\""));
+    let (listed, none, fails): (Listed, Listed, Listed) = (Some(&["t"]), Some(&[]), None);
+    for (policy, lists, expected) in [
+        // The request does not wait for the server.
+        (&all, listed, (false, Duration::ZERO)),
+        (&all, none, (false, Duration::ZERO)),
+        (&all, fails, (false, Duration::ZERO)),
+        (&tool, listed, (false, START)),
+        (&tool, none, (false, START)),
+        (&tool, fails, (false, START)),
+        (&other, listed, (true, START)),
+        (&other, none, (true, START)),
+        (&other, fails, (true, START)),
+        (&READS.to_owned(), listed, (true, START)),
+        (&READS.to_owned(), none, (false, START)),
+    ] {
+        let server = Late::new(lists, 0);
+        let ada = ada(&[("s", &server)], Names::Provider, policy).await;
+        let began = Instant::now();
+        let state = async { (is_known(&ada, &id).await, began.elapsed()) };
+        let start = async {
+            sleep(START).await;
+            server.1.add_permits(16);
+        };
+        let (state, ()) = tokio::join!(state, start);
+        assert_eq!(state, expected, "{policy} {lists:?}");
+        // The server runs now.
+        assert_eq!(is_known(&ada, &id).await, expected.0, "{policy} {lists:?}");
     }
 }
