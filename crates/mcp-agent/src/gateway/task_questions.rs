@@ -47,21 +47,25 @@ pub(super) struct TaskQuestions {
     calls: Mutex<HashMap<TaskKey, Arc<TaskCall>>>,
 }
 
-/// The parked request for the result of one task. Requests for its state at the same time park one request.
-type TaskCall = OnceCell<u64>;
+/// The parked request for the result of one task; `None` if the task asks nothing. Requests for its state at the same time park one
+/// request, and share its outcome.
+type TaskCall = OnceCell<Option<u64>>;
 
 impl TaskQuestions {
     /// Returns the request for the result of a task, which may not be parked yet. `is_open` is whether a parked request has not ended.
     fn call(&self, key: TaskKey, is_open: impl Fn(u64) -> bool) -> Arc<TaskCall> {
         let mut calls = self.calls.lock();
-        // A cell without a request belongs to a state that parks it now.
-        calls.retain(|_, call| call.get().map_or(Arc::strong_count(call) > 1, |parked| is_open(*parked)));
+        calls.retain(|_, call| match call.get() {
+            Some(parked) => parked.is_some_and(&is_open),
+            // The cell belongs to a state that parks the request now.
+            None => Arc::strong_count(call) > 1,
+        });
         Arc::clone(calls.entry(key).or_default())
     }
 
     /// Returns the number of the parked request of a task.
     fn parked(&self, key: &TaskKey) -> Option<u64> {
-        self.calls.lock().get(key)?.get().copied()
+        *self.calls.lock().get(key)?.get()?
     }
 
     /// Removes the request of a task, unless a newer one has its place.
@@ -88,19 +92,24 @@ impl Core {
         let mut asked = None;
         let parked = known
             .get_or_try_init(|| async {
-                let (parked, requests) =
-                    self.park_task(&key, call, reached, client, meta).await?.ok_or(None::<Fault>)?;
-                asked = Some(requests);
-                Ok::<_, Option<Fault>>(parked)
+                let started = self.park_task(&key, call, reached, client, meta).await?;
+                Ok::<_, Fault>(started.map(|(parked, requests)| {
+                    asked = Some(requests);
+                    parked
+                }))
             })
             .await;
         let parked = match (parked, asked) {
-            (Ok(parked), Some(requests)) => return Ok(self.with_prefix(*parked, requests)),
-            (Ok(parked), None) => *parked,
+            (Ok(Some(parked)), Some(requests)) => return Ok(self.with_prefix(*parked, requests)),
+            (Ok(Some(parked)), None) => *parked,
+            (Ok(None), _) => {
+                self.task_questions.remove(&key, &known);
+                // The next state shows the end of the task, or parks another request.
+                return Ok(InputRequests::new());
+            }
             (Err(fault), _) => {
                 self.task_questions.remove(&key, &known);
-                // Without a question, the next state shows the end of the task.
-                return fault.map_or_else(|| Ok(InputRequests::new()), Err);
+                return Err(fault);
             }
         };
         let round = self.parked.next(parked, &key.holder, call.clone());

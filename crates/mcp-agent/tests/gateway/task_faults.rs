@@ -21,7 +21,10 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::{sync::Barrier, time::timeout};
+use tokio::{
+    sync::Barrier,
+    time::{Instant, timeout},
+};
 
 use crate::common::{REVISIONS, SOON, cells, client, gateway, over_http, page};
 
@@ -169,6 +172,26 @@ async fn two_requests_for_the_state_of_a_task_park_one_request_for_its_result() 
     assert_eq!(one["inputRequests"].as_object().unwrap().len(), 1, "{one}");
     assert_eq!(one["inputRequests"], other["inputRequests"]);
     assert_eq!(results.load(Ordering::Relaxed), 1);
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn requests_for_the_state_of_a_task_wait_together_for_its_first_question() {
+    // The task has the status of a task that asks, and its request for the result receives no question.
+    let (server, results) = Tasks::of(Kind::AsksWithoutEnd, REVISIONS[0]);
+    let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([REVISIONS[1]]).build();
+    let client = client().connect(&gateway).await.unwrap();
+    let id = start(&client).await;
+    for parked in 1..3 {
+        let began = Instant::now();
+        let state = || raw(&client, "tasks/get", json!({ "taskId": id }));
+        let states = timeout(SOON, async { tokio::join!(state(), state(), state(), state()) }).await.unwrap();
+        for state in <[_; 4]>::from(states) {
+            assert_eq!(state.unwrap()["inputRequests"], json!({}));
+        }
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        assert_eq!(results.load(Ordering::Relaxed), parked);
+    }
 }
 
 /// Answers a form when four forms are open.
