@@ -252,6 +252,13 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         self.call(call, holder)?.answer(u32::MAX, responses)
     }
 
+    /// Ends a call. Its waiting result is dropped.
+    pub(crate) fn end(&self, call: u64, holder: &Holder) {
+        if let Ok(call) = self.call(call, holder) {
+            self.shared.remove(call.id);
+        }
+    }
+
     /// Whether the call has not ended.
     pub(crate) fn contains(&self, call: u64) -> bool {
         self.shared.table.lock().get(call).is_some()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcp_protocol::{InputRequests, JsonObject, Meta, Method as _, RpcError, method};
-use mcp_server_core::source::SourceCall;
+use mcp_server_core::source::{SourceCall, SourceResult};
 use parking_lot::Mutex;
 use serde_json::{json, value::to_raw_value};
 use tokio::{sync::OnceCell, time::timeout};
@@ -66,6 +66,14 @@ impl TaskQuestions {
     /// Returns the number of the parked request of a task.
     fn parked(&self, key: &TaskKey) -> Option<u64> {
         *self.calls.lock().get(key)?.get()?
+    }
+
+    /// Removes the parked request of a task, and returns its number. A request that a state parks now stays.
+    fn take(&self, key: &TaskKey) -> Option<u64> {
+        let mut calls = self.calls.lock();
+        let parked = (*calls.get(key)?.get()?)?;
+        calls.remove(key);
+        Some(parked)
     }
 
     /// Removes the request of a task, unless a newer one has its place.
@@ -157,6 +165,27 @@ impl Core {
             Ok(Ok(ParkedRound::Asked { call: parked, requests, .. })) => Some((parked, requests)),
             _ => None,
         })
+    }
+
+    /// Ends the parked request of a task that has ended, and returns its result. `None`: the task needs another request for its result.
+    pub(super) async fn take_task_result(&self, key: &TaskKey, call: &SourceCall) -> Option<SourceResult> {
+        let parked = self.task_questions.take(key)?;
+        let round = self.parked.resume(parked, &key.holder, 0, JsonObject::new(), call.clone());
+        // The state of the task can precede the result.
+        let round = timeout(FURTHER, round).await;
+        self.parked.end(parked, &key.holder);
+        match round {
+            Ok(Ok(ParkedRound::Complete(Ok(Relayed::Complete { result, .. })))) => Some(result),
+            // An error can have preceded the end of the task.
+            _ => None,
+        }
+    }
+
+    /// Ends the parked request of a task that has ended.
+    pub(super) fn end_task_questions(&self, key: &TaskKey) {
+        if let Some(parked) = self.task_questions.take(key) {
+            self.parked.end(parked, &key.holder);
+        }
     }
 
     /// Sends responses to the questions of a task. Responses to unknown and to answered questions have no effect.

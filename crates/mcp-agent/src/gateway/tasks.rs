@@ -226,6 +226,8 @@ impl Core {
                 } else {
                     cancelled?;
                 }
+                // A client need not request the state of a task that it cancelled.
+                self.end_task_questions(&request.key());
                 Ok(acknowledgement())
             }
         }
@@ -417,7 +419,9 @@ impl<'a> TaskRequest<'a> {
         }
         let mut members = Members::read(&json).map_err(|error| invalid(&error))?;
         if status(&members).is_some_and(TaskStatus::is_terminal) {
-            self.core.task_notices.end(&self.key());
+            let key = self.key();
+            self.core.task_notices.end(&key);
+            self.core.end_task_questions(&key);
         }
         if let (Dialect::Extension, Some(json)) = (self.downstream, members.get("inputRequests")) {
             let requests: Option<InputRequests> = serde_json::from_str(json.get()).map_err(|error| invalid(&error))?;
@@ -444,11 +448,19 @@ impl<'a> TaskRequest<'a> {
         TaskKey::new(self.core.holder(&self.task.server, &self.client), &self.task)
     }
 
+    /// Returns the result of a task of 2025-11-25 that has ended: that of the parked request, if the task has asked.
+    async fn ended_payload(&self) -> Result<SourceResult, Fault> {
+        match self.core.take_task_result(&self.key(), self.call).await {
+            Some(result) => Ok(result),
+            None => self.payload(None).await,
+        }
+    }
+
     /// Adds the result, the error or the input requests to the state of a task of 2025-11-25.
     async fn complete(&self, json: &str) -> Result<String, Fault> {
         let mut state = Members::read(json).map_err(|error| invalid(&error))?;
         match status(&state) {
-            Some(TaskStatus::Completed | TaskStatus::Failed) => match self.payload(None).await {
+            Some(TaskStatus::Completed | TaskStatus::Failed) => match self.ended_payload().await {
                 Ok(result) => {
                     let json = str_of(result.json())?.to_owned();
                     let mut result = Members::read(&json).map_err(|error| invalid(&error))?;

@@ -51,6 +51,7 @@ mod task_lists;
 mod task_notices;
 mod task_policies;
 mod task_processes;
+mod task_results;
 mod task_streams;
 mod tasks;
 mod traces;

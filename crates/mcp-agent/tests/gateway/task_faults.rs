@@ -48,7 +48,7 @@ struct Tasks {
     keys: AtomicUsize,
 }
 
-fn question() -> InputRequest {
+pub(crate) fn question() -> InputRequest {
     let schema = JsonObject::new().with("type", "object").with("properties", json!({}));
     InputRequest::elicit(&ElicitParams::Form(FormElicitParams::new("Name?", schema))).unwrap()
 }
@@ -143,7 +143,7 @@ fn capabilities() -> ClientCapabilities {
 }
 
 /// Sends a request without a time limit, and returns its result.
-async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Value, RpcError> {
+pub(crate) async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Value, RpcError> {
     let sent =
         client.request_raw(method, params).raw_result().capabilities(capabilities()).answers(Arc::new(User::new()));
     match sent.total_timeout(None).idle_timeout(None).raw_inputs().raw_task(true).await {
@@ -155,7 +155,7 @@ async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Val
 }
 
 /// Starts the task, and returns its id.
-async fn start(client: &Client) -> Value {
+pub(crate) async fn start(client: &Client) -> Value {
     let created = raw(client, "tools/call", json!({ "name": "s__t", "task": {} })).await.unwrap();
     created.get("task").unwrap_or(&created)["taskId"].clone()
 }
