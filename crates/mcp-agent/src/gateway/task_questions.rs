@@ -19,8 +19,8 @@ use super::{
     parked::{Holder, ParkedError, ParkedRound},
     questions::{AskedClient, Asker},
     reach::Reached,
-    relay::{Relayed, of_client},
-    tasks::{ServerTask, exchange, invalid},
+    relay::Relayed,
+    tasks::{ServerTask, exchange, invalid, untranslated},
 };
 
 /// How long a state waits for the first question of a task, and for a further one.
@@ -142,7 +142,7 @@ impl Core {
         meta: Meta,
     ) -> Result<Option<(u64, InputRequests)>, Fault> {
         let params = to_raw_value(&json!({ "taskId": key.task.id })).map_err(|error| invalid(&error))?;
-        let (names, pages, process) = (self.names, self.pages.clone(), key.task.process.clone());
+        let (pages, process) = (self.pages.clone(), key.task.process.clone());
         let started = self.parked.start(key.holder.clone(), call.clone(), |questions| async move {
             let asker = Asker {
                 client: AskedClient::LaterRound(questions),
@@ -157,9 +157,8 @@ impl Core {
             };
             let (method, process) = (method::GetTaskPayload::NAME, process.as_ref());
             let result = exchange(&reached, process, method, &params, &client, meta, Some(asker)).await?;
-            let (server, version) = (Arc::clone(&reached.server), result.version());
-            let result = of_client(names, method::CallTool::NAME, &server, result.into_bytes(), version)?;
-            Ok(Relayed::Complete { server, result })
+            // The state that contains the result receives the URIs of the gateway.
+            Ok(Relayed::Complete { server: Arc::clone(&reached.server), result: untranslated(result) })
         });
         Ok(match timeout(FIRST, started).await {
             Ok(Ok(ParkedRound::Asked { call: parked, requests, .. })) => Some((parked, requests)),
@@ -167,7 +166,8 @@ impl Core {
         })
     }
 
-    /// Ends the parked request of a task that has ended, and returns its result. `None`: the task needs another request for its result.
+    /// Ends the parked request of a task that has ended, and returns its result, with the URIs of the server. `None`: the task needs
+    /// another request for its result.
     pub(super) async fn take_task_result(&self, key: &TaskKey, call: &SourceCall) -> Option<SourceResult> {
         let parked = self.task_questions.take(key)?;
         let round = self.parked.resume(parked, &key.holder, 0, JsonObject::new(), call.clone());

@@ -179,7 +179,7 @@ impl Core {
         let request = TaskRequest::open(self, call).await?;
         let waited = async {
             match request.upstream {
-                Dialect::Core => Box::pin(request.payload(Some(AskedClient::Session(call.clone())))).await,
+                Dialect::Core => Box::pin(request.payload_for_client()).await,
                 Dialect::Extension => Box::pin(request.follow()).await,
             }
         };
@@ -308,33 +308,33 @@ impl<'a> TaskRequest<'a> {
         exchange(&self.reached, process, method, params, &self.client, self.meta.clone(), asker).await
     }
 
-    /// Returns the result of a task at a server of 2025-11-25, with the URIs of the gateway. If a client can answer, the request
-    /// waits for the end of the task.
-    async fn payload(&self, client: Option<AskedClient>) -> Result<SourceResult, Fault> {
+    /// Returns the result of a task at a server of 2025-11-25, with the URIs of the gateway.
+    async fn payload_for_client(&self) -> Result<SourceResult, Fault> {
+        let result = self.payload(Some(AskedClient::Session(self.call.clone()))).await?;
+        self.core.learn_links(self.call, method::CallTool::NAME, &self.reached.server, result.bytes());
+        let (names, version) = (self.core.names, result.version());
+        Ok(of_client(names, method::CallTool::NAME, &self.reached.server, result.into_bytes(), version)?)
+    }
+
+    /// Returns the result of a task at a server of 2025-11-25. If a client can answer, the request waits for the end of the task.
+    async fn payload(&self, client: Option<AskedClient>) -> Result<RawResult, Fault> {
         let params = to_raw_value(&json!({ "taskId": self.task.id })).map_err(|error| invalid(&error))?;
         let asker = client.map(|client| self.asker(client));
         let waits = asker.is_some();
         let mut waiting = pin!(self.exchange(method::GetTaskPayload::NAME, &params, asker));
-        let result = loop {
+        loop {
             tokio::select! {
                 biased;
-                result = &mut waiting => break result?,
+                result = &mut waiting => return result,
                 // The server sends nothing while the task runs.
                 () = sleep(LIVENESS), if waits => {}
             }
             tokio::select! {
                 biased;
-                result = &mut waiting => break result?,
+                result = &mut waiting => return result,
                 state = self.get() => drop(state?),
             }
-        };
-        self.payload_for_client(result)
-    }
-
-    fn payload_for_client(&self, result: RawResult) -> Result<SourceResult, Fault> {
-        self.core.learn_links(self.call, method::CallTool::NAME, &self.reached.server, result.bytes());
-        let (names, version) = (self.core.names, result.version());
-        Ok(of_client(names, method::CallTool::NAME, &self.reached.server, result.into_bytes(), version)?)
+        }
     }
 
     fn asker(&self, client: AskedClient) -> Asker {
@@ -448,11 +448,12 @@ impl<'a> TaskRequest<'a> {
         TaskKey::new(self.core.holder(&self.task.server, &self.client), &self.task)
     }
 
-    /// Returns the result of a task of 2025-11-25 that has ended: that of the parked request, if the task has asked.
+    /// Returns the result of a task of 2025-11-25 that has ended: that of the parked request, if the task has asked. It has the URIs of
+    /// the server.
     async fn ended_payload(&self) -> Result<SourceResult, Fault> {
         match self.core.take_task_result(&self.key(), self.call).await {
             Some(result) => Ok(result),
-            None => self.payload(None).await,
+            None => self.payload(None).await.map(untranslated),
         }
     }
 
@@ -541,6 +542,12 @@ fn acknowledgement() -> SourceResult {
 fn raw(result: RawResult) -> Result<SourceResult, Fault> {
     let version = result.version();
     Ok(SourceResult::new(with_type(result.into_bytes(), version), version))
+}
+
+/// Returns a result with the URIs of its server.
+pub(super) fn untranslated(result: RawResult) -> SourceResult {
+    let version = result.version();
+    SourceResult::new(result.into_bytes(), version)
 }
 
 pub(super) fn text(result: &RawResult) -> Result<&str, RpcError> {

@@ -103,6 +103,15 @@ impl Source for Tasks {
     }
 }
 
+/// Starts a task, and answers its question. Returns the id of the completed task.
+async fn completed(client: &Client, tasks: &Tasks) -> Value {
+    let (id, question) = asked(client).await;
+    let responses = JsonObject::new().with(question, json!({ "action": "accept", "content": {} }));
+    raw(client, "tasks/update", json!({ "taskId": id, "inputResponses": responses })).await.unwrap();
+    timeout(SOON, tasks.completed.acquire()).await.unwrap().unwrap().forget();
+    id
+}
+
 /// Starts a task. Returns its id, and the key of its question.
 async fn asked(client: &Client) -> (Value, String) {
     let id = start(client).await;
@@ -122,16 +131,25 @@ async fn a_task_that_has_ended_keeps_no_parked_request() {
     let tasks = Tasks::new();
     let client = client_of(&tasks).await;
     for task in 0..TASKS {
-        let (id, question) = asked(&client).await;
-        let responses = JsonObject::new().with(question, json!({ "action": "accept", "content": {} }));
-        let update = json!({ "taskId": id, "inputResponses": responses });
-        raw(&client, "tasks/update", update).await.unwrap();
-        timeout(SOON, tasks.completed.acquire()).await.unwrap().unwrap().forget();
+        let id = completed(&client, &tasks).await;
         let state = raw(&client, "tasks/get", json!({ "taskId": id })).await.unwrap();
         assert_eq!(state["status"], "completed", "{state}");
         assert_eq!(state["result"]["content"][0]["name"], "report", "{state}");
         // The state has the result of the parked request.
         assert_eq!(*tasks.results.lock().unwrap(), task + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_result_of_a_task_names_its_server_once_in_each_uri() {
+    let tasks = Tasks::new();
+    let client = client_of(&tasks).await;
+    let id = completed(&client, &tasks).await;
+    // The result of the parked request, and that of a further request.
+    for results in 1..3 {
+        let state = raw(&client, "tasks/get", json!({ "taskId": id })).await.unwrap();
+        assert_eq!(state["result"]["content"][0]["uri"], "mcp://s/file:///0", "{state}");
+        assert_eq!(*tasks.results.lock().unwrap(), results);
     }
 }
 
