@@ -26,36 +26,51 @@ use crate::registry::{OpenNumbers, Slot, Wanted};
 const SERVER: Duration = Duration::from_secs(5);
 const PAGE: Duration = Duration::from_secs(10);
 
-/// The kind of the sealed numbers of connections in cursors.
+/// The most pages of a server in one list. A server whose pages do not end would hide the tasks of the servers after it.
+const PAGES: u32 = 256;
+
+/// The kind of the sealed texts in cursors.
 const CURSOR: &str = "task list";
+
+/// A page of a server.
+#[derive(Default)]
+struct Place {
+    /// The page is that of the first connection from this number on.
+    number: u64,
+    /// The number of pages of the server before this page.
+    pages: u32,
+    /// The cursor of the server.
+    cursor: Option<String>,
+}
 
 /// The tasks of a connection.
 #[derive(Default)]
 struct Page {
     tasks: Vec<Box<RawValue>>,
     /// The next connection of the server, or the next page of this one.
-    next: Option<(u64, Option<String>)>,
+    next: Option<Place>,
 }
 
 impl Core {
-    /// Returns a page of the tasks of a client. Each page has the tasks of one connection. The cursor is the server, the sealed number of
-    /// the connection, and the cursor of the server.
+    /// Returns a page of the tasks of a client. Each page has the tasks of one connection. The cursor is the server, a sealed text with the
+    /// numbers of the connection and of the page, and the cursor of the server.
     ///
     /// A server lists the tasks of all callers with its credentials. The list therefore contains servers with credentials of the
     /// caller, or all servers for a gateway without principals. A list opens no connection, so it contains the servers whose
     /// connection for the caller is open. Each process of a server over stdio lists its own tasks.
     pub(super) async fn list_tasks(&self, call: &SourceCall) -> Result<SourceResult, Fault> {
         let invalid_cursor = || RpcError::invalid_params("the cursor is not valid: list again");
-        let (server, mut first, mut cursor): (Option<String>, u64, Option<String>) = match call.cursor() {
-            None => (None, 0, None),
+        let (server, mut place): (Option<String>, Place) = match call.cursor() {
+            None => (None, Place::default()),
             Some(cursor) => {
                 let (server, sealed, cursor): (_, Option<String>, _) =
                     serde_json::from_str(cursor).map_err(|_| invalid_cursor())?;
-                let first = match sealed {
-                    None => Some(0),
-                    Some(sealed) => self.open_number(call, &sealed)?,
+                let numbers = match sealed {
+                    None => Some((0, 0)),
+                    Some(sealed) => self.open_numbers(call, &sealed)?,
                 };
-                (server, first.ok_or_else(invalid_cursor)?, cursor)
+                let (number, pages) = numbers.ok_or_else(invalid_cursor)?;
+                (server, Place { number, pages, cursor })
             }
         };
         let client = Downstream::of(call).beside_calls();
@@ -69,18 +84,18 @@ impl Core {
         };
         let began = Instant::now();
         while let Some(listed) = slot {
-            let page = self.page_of(listed, (first, cursor.take()), call, &client, &meta).await;
-            match page.next {
-                Some(next) => (first, cursor) = next,
-                None => (slot, first) = (slots.next(), 0),
+            let page = self.page_of(listed, place, call, &client, &meta).await;
+            if page.next.is_none() {
+                slot = slots.next();
             }
-            if page.tasks.is_empty() && cursor.is_none() && (slot.is_none() || began.elapsed() < PAGE) {
+            place = page.next.unwrap_or_default();
+            if page.tasks.is_empty() && place.cursor.is_none() && (slot.is_none() || began.elapsed() < PAGE) {
                 continue;
             }
             let mut result = json!({});
             if let Some(slot) = slot {
-                let sealed = (first > 0).then(|| self.seal_number(call, first)).transpose()?;
-                result["nextCursor"] = json!((&*slot.name, sealed, cursor)).to_string().into();
+                let sealed = (place.pages > 0).then(|| self.seal_numbers(call, &place)).transpose()?;
+                result["nextCursor"] = json!((&*slot.name, sealed, place.cursor)).to_string().into();
             }
             let json = result.to_string();
             let mut result = Members::read(&json).map_err(|error| invalid(&error))?;
@@ -90,43 +105,53 @@ impl Core {
         Ok(SourceResult::new(r#"{"tasks":[]}"#, call.context().version()))
     }
 
-    /// Seals the number of a connection for a cursor, because it shows the number of connections of all callers.
-    fn seal_number(&self, call: &SourceCall, number: u64) -> Result<String, RpcError> {
-        self.seals(call)?.keys().seal_id(CURSOR, &number.to_string(), call.context().principal())
+    /// Seals the numbers of a place for a cursor. That of its connection shows the number of connections of all callers.
+    fn seal_numbers(&self, call: &SourceCall, place: &Place) -> Result<String, RpcError> {
+        let text = json!((place.number, place.pages)).to_string();
+        self.seals(call)?.keys().seal_id(CURSOR, &text, call.context().principal())
     }
 
-    fn open_number(&self, call: &SourceCall, sealed: &str) -> Result<Option<u64>, RpcError> {
+    fn open_numbers(&self, call: &SourceCall, sealed: &str) -> Result<Option<(u64, u32)>, RpcError> {
         let text = self.seals(call)?.keys().open_id(CURSOR, sealed, call.context().principal());
-        Ok(text.and_then(|text| text.parse().ok()))
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// Returns the tasks of the first connection from a number on. `place` is this number and the cursor of the server.
+    /// Returns the tasks of the connection of a place.
     async fn page_of(
         &self,
         slot: &Arc<Slot>,
-        place: (u64, Option<String>),
+        place: Place,
         call: &SourceCall,
         client: &Downstream,
         meta: &Meta,
     ) -> Page {
         let mut page = Page::default();
         let Some((reached, OpenNumbers { number, next })) =
-            self.reach_open(slot, client, Wanted::From(place.0), Some(SERVER))
+            self.reach_open(slot, client, Wanted::From(place.number), Some(SERVER))
         else {
             return page;
         };
-        let process = reached.process(number);
+        let (process, pages) = (reached.process(number), place.pages.saturating_add(1));
+        // The cursor of a process that has ended is not valid at another one.
+        let cursor = place.cursor.filter(|_| process.is_none() || place.number == number);
+        let listed = self.tasks_at(&reached, process.clone(), cursor.as_deref(), call, client, meta).await;
+        let has_process = process.is_some();
         // Each connection without a process of its own lists the same tasks.
-        page.next = next.filter(|_| process.is_some()).map(|next| (next, None));
-        let listed = self.tasks_at(&reached, process.clone(), place, call, client, meta).await;
+        page.next = next.filter(|_| has_process).map(|number| Place { number, pages, cursor: None });
+        let has_no_end = || tracing::warn!(server = &*slot.name, pages, "the list of tasks of a server does not end");
         match listed {
-            Ok((tasks, cursor)) => {
+            Ok((tasks, next)) => {
                 page.tasks = tasks;
-                if cursor.is_some() {
-                    page.next = Some((if process.is_some() { number } else { 0 }, cursor));
+                if next.is_some() && next == cursor {
+                    has_no_end();
+                } else if next.is_some() {
+                    page.next = Some(Place { number: if has_process { number } else { 0 }, pages, cursor: next });
                 }
             }
             Err(fault) => tracing::warn!(server = &*slot.name, ?fault, "the tasks of a server cannot be listed"),
+        }
+        if pages >= PAGES && page.next.take().is_some() {
+            has_no_end();
         }
         page
     }
@@ -135,7 +160,7 @@ impl Core {
         &self,
         reached: &Reached,
         process: Option<Process>,
-        (number, cursor): (u64, Option<String>),
+        cursor: Option<&str>,
         call: &SourceCall,
         client: &Downstream,
         meta: &Meta,
@@ -145,9 +170,7 @@ impl Core {
         if !lists || Dialect::of(negotiated.version) != Some(Dialect::Core) {
             return Ok((Vec::new(), None));
         }
-        // The cursor of a process that has ended is not valid at another one.
-        let is_known = process.as_ref().is_none_or(|process| process.number() == Some(number));
-        let params = match cursor.filter(|_| is_known) {
+        let params = match cursor {
             Some(cursor) => json!({ "cursor": cursor }),
             None => json!({}),
         };

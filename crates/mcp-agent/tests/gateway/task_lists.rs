@@ -156,3 +156,57 @@ async fn a_server_that_is_not_available_delays_no_list() {
     assert!(began.elapsed() <= Duration::from_secs(6), "{:?}", began.elapsed());
     assert_eq!(unused.started(), started, "a list starts no process");
 }
+
+/// Returns the cursor after that of a request; `None` at the end of the list.
+type NextCursor = fn(Option<u32>) -> Option<u32>;
+
+/// A server whose list of tasks has no tasks.
+struct Pages(NextCursor);
+
+impl Source for Pages {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page([r#"{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}"#])
+    }
+
+    fn list_tasks(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        let mut page = json!({ "tasks": [] });
+        if let Some(next) = (self.0)(call.cursor().and_then(|cursor| cursor.parse().ok())) {
+            page["nextCursor"] = next.to_string().into();
+        }
+        let result = SourceResult::new(page.to_string(), ProtocolVersion::V2025_11_25);
+        Box::pin(std::future::ready(Ok(result)))
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_list_does_not_end_hides_no_tasks_of_other_servers() {
+    const PAGES: usize = 256;
+    let version = ProtocolVersion::V2025_11_25;
+    let cases: [(NextCursor, usize); 4] = [
+        (|_| Some(0), 2),
+        (|sent| Some(1 - sent.unwrap_or_default()), PAGES),
+        (|sent| Some(sent.map_or(0, |sent| sent + 1)), PAGES),
+        (|sent| sent.map_or(Some(0), |sent| (sent < 8).then_some(sent + 1)), 10),
+    ];
+    for (next, expected) in cases {
+        let server = Server::builder::<()>("s", "1").versions([version]).source(Tasks).build();
+        let pages = move |_| Server::builder::<()>("s", "1").versions([version]).source(Pages(next)).build();
+        let host = Host::builder("gateway", "1").server("pages", Processes::new(pages)).server("s", &server);
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([version]).build();
+        let client = client().connect(&gateway).await.unwrap();
+        let (mut params, mut count) = (json!({}), 0);
+        let listed = loop {
+            let page = raw(&client, "tasks/list", params).await.unwrap();
+            count += 1;
+            assert!(count <= PAGES, "the list does not end");
+            let Some(cursor) = page.get("nextCursor") else { break page };
+            assert_eq!(page["tasks"], json!([]), "{page}");
+            params = json!({ "cursor": cursor });
+        };
+        assert_eq!((listed["tasks"].as_array().unwrap().len(), count), (1, expected));
+    }
+}
