@@ -1,7 +1,13 @@
 //! The members of questions and answers that the library does not know, through a gateway.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use mcp_client::{Handler, InputContext, RawRequest, transport::BoxFuture};
 use mcp_protocol::{
@@ -10,12 +16,12 @@ use mcp_protocol::{
 };
 use mcp_server::{
     Server,
-    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage},
+    source::{Source, SourceCall, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult},
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::common::{REVISIONS, SOON, client, complete, gateway, page};
+use crate::common::{REVISIONS, SOON, client, complete, gateway, page, raw};
 
 type Progress = Arc<Mutex<Vec<ProgressParams>>>;
 
@@ -139,5 +145,127 @@ async fn questions_progress_and_answers_pass_unchanged() {
             }
             assert_eq!(received, vec![progress(); usize::from(reports)], "{method} {down}");
         }
+    }
+}
+
+/// A server of 2026-07-28. Its call or its task asks with a token and an id that it chose.
+struct Choosing {
+    is_task: bool,
+    is_answered: AtomicBool,
+}
+
+impl Choosing {
+    fn questions() -> Value {
+        let page = json!({
+            "mode": "url", "message": "?", "url": "https://a.example/", "elicitationId": "github/123",
+            "_meta": { "progressToken": "server-17" },
+        });
+        let roots = json!({ "_meta": { "progressToken": "server-18", "com.example/a": 1 } });
+        json!({
+            "page": { "method": "elicitation/create", "params": page },
+            "roots": { "method": "roots/list", "params": roots },
+        })
+    }
+
+    /// Returns a state of the task with a further member.
+    fn task(result_type: &str, status: &str, (name, value): (&str, Value)) -> SourceResult {
+        let mut task = json!({
+            "resultType": result_type, "taskId": "up-1", "status": status, "ttlMs": null, "pollIntervalMs": 20,
+            "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
+        });
+        task[name] = value;
+        Self::answer(&task)
+    }
+
+    fn answer(result: &Value) -> SourceResult {
+        SourceResult::new(result.to_string(), REVISIONS[1])
+    }
+}
+
+impl Source for Choosing {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page([r#"{"name":"ask","inputSchema":{"type":"object"}}"#])
+    }
+
+    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let params: Value = serde_json::from_str(call.params().get()).unwrap();
+        let outcome = if self.is_task {
+            SourceOutcome::Task(Self::task("task", "working", ("vendor", json!(1))))
+        } else if params.get("inputResponses").is_some() {
+            SourceOutcome::Complete(Self::answer(&json!({ "resultType": "complete", "content": [] })))
+        } else {
+            let asked = json!({ "resultType": "input_required", "inputRequests": Self::questions() });
+            SourceOutcome::InputRequired(Self::answer(&asked))
+        };
+        Box::pin(std::future::ready(Ok(outcome)))
+    }
+
+    fn get_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        let state = match self.is_answered.load(Ordering::SeqCst) {
+            true => {
+                let result = json!({ "resultType": "complete", "content": [] });
+                Self::task("complete", "completed", ("result", result))
+            }
+            false => Self::task("complete", "input_required", ("inputRequests", Self::questions())),
+        };
+        Box::pin(std::future::ready(Ok(state)))
+    }
+
+    fn update_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        self.is_answered.store(true, Ordering::SeqCst);
+        Box::pin(std::future::ready(Ok(Self::answer(&json!({ "resultType": "complete" })))))
+    }
+}
+
+/// Keeps the parameters of each question, with its method.
+#[derive(Clone, Default)]
+struct Asked(Arc<Mutex<HashMap<String, Value>>>);
+
+impl Handler for Asked {
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::new()
+            .with_elicitation(ElicitationCapability::form_and_url())
+            .with_roots(RootsCapability::new())
+    }
+
+    fn relays(&self) -> bool {
+        true
+    }
+
+    fn request(&self, question: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
+        let params = question.raw_params().map_or("null", |params| params.get());
+        let params = serde_json::from_str(params).unwrap();
+        self.0.lock().unwrap().insert(question.method().to_owned(), params);
+        let is_page = question.method() == "elicitation/create";
+        let answer = if is_page { json!({ "action": "decline" }) } else { json!({ "roots": [] }) };
+        Box::pin(async { Ok(answer) })
+    }
+}
+
+#[tokio::test]
+async fn a_modern_server_chooses_no_token_and_no_id_of_a_page_in_a_session() {
+    for is_task in [false, true] {
+        let source = Choosing { is_task, is_answered: AtomicBool::new(false) };
+        let server = Server::builder::<()>("s", "1").versions([REVISIONS[1]]).source(source).build();
+        let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([REVISIONS[0]]).build();
+        let asked = Asked::default();
+        let user = client().handler(asked.clone()).connect(&gateway).await.unwrap();
+        if is_task {
+            let created = raw(&user, "tools/call", json!({ "name": "s__ask", "task": {} })).await.unwrap();
+            raw(&user, "tasks/result", json!({ "taskId": created["task"]["taskId"] })).await.unwrap();
+        } else {
+            raw(&user, "tools/call", json!({ "name": "s__ask" })).await.unwrap();
+        }
+        let asked = asked.0.lock().unwrap();
+        let (page, roots) = (&asked["elicitation/create"], &asked["roots/list"]);
+        // The gateway gives each page of the session an id.
+        let id = page["elicitationId"].as_str().unwrap();
+        assert!(!id.contains("github") && page["_meta"].get("progressToken").is_none(), "{is_task} {page}");
+        let meta = &roots["_meta"];
+        assert!(meta.get("progressToken").is_none() && meta["com.example/a"] == 1, "{is_task} {roots}");
     }
 }

@@ -51,14 +51,15 @@ pub(crate) async fn answer_inputs(
     RawValue::from_string(params.write()).map_err(invalid)
 }
 
-/// Sends input requests to the client in their order, and waits for all answers. The first error ends the others.
+/// Sends input requests to the client in their order, and waits for all answers. The first error ends the others. Each page has an id of
+/// this server.
 ///
 /// The state of a source has one lifetime for all answers of a round. Answers that arrive one after the other could exceed it.
 pub(super) async fn ask_all(call: &SourceCall, requests: InputRequests) -> Result<JsonObject, RpcError> {
     for request in requests.values() {
         call.check_input_request(request)?;
     }
-    let ask = |(key, request)| (key, Box::pin(call.ask(request)));
+    let ask = |(key, request)| (key, Box::pin(call.ask(without_page_id(request))));
     let mut waiting: Vec<_> = requests.0.into_iter().map(ask).collect();
     let mut responses = JsonObject::new();
     poll_fn(|cx| {
@@ -114,6 +115,22 @@ pub(super) async fn ask(
     Err(error)
 }
 
+/// Removes the id of a page, which the newest form lacks. The author of a request could otherwise name the page of another author.
+fn without_page_id(mut request: InputRequest) -> InputRequest {
+    if let (method::Elicit::NAME, Some(Value::Object(params))) = (&*request.method, &mut request.params) {
+        params.shift_remove("elicitationId");
+    }
+    request
+}
+
+/// Removes the token of the author of a request from its metadata. It could be that of another request of the session.
+fn remove_progress_token(params: &mut JsonObject) {
+    let Some(Value::Object(meta)) = params.get_mut("_meta") else { return };
+    if meta.shift_remove("progressToken").is_some() && meta.is_empty() {
+        params.shift_remove("_meta");
+    }
+}
+
 /// Returns the page of a URL, about whose completion the session can be notified.
 fn open_page<'a>(session: &'a Session, request: &InputRequest) -> Option<OpenPage<'a>> {
     let id = request.params.as_ref().and_then(|params| params.get("elicitationId")?.as_str());
@@ -161,6 +178,7 @@ fn shaped(request: InputRequest, version: ProtocolVersion) -> Result<InputReques
     let invalid = |error: serde_json::Error| RpcError::internal(format!("an input request is not valid: {error}"));
     let InputRequest { method, params, .. } = request;
     let mut params: JsonObject = params.map(serde_json::from_value).transpose().map_err(invalid)?.unwrap_or_default();
+    remove_progress_token(&mut params);
     match &*method {
         method::Elicit::NAME => {
             shape_object::<ElicitParams>(&mut params, version).map_err(invalid)?;
