@@ -55,6 +55,11 @@ impl TaskNotices {
         Some(Followed { notices: self.clone(), key, ended })
     }
 
+    /// Whether the notifications of a task are forwarded.
+    pub(super) fn has(&self, key: &TaskKey) -> bool {
+        self.0.lock().contains_key(key)
+    }
+
     /// Ends the notifications of a task, because its client receives a final state.
     pub(super) fn end(&self, key: &TaskKey) {
         if let Some(ended) = self.0.lock().remove(key) {

@@ -184,9 +184,14 @@ impl Core {
             }
         };
         let result = timeout(WAIT, waited).await.map_err(|_| still_runs())?;
-        // An error of the server is the result of a task that failed.
-        if result.as_ref().map_or_else(|fault| code(fault).is_some(), |_| true) {
-            self.task_notices.end(&request.key());
+        let key = request.key();
+        let has_ended = match &result {
+            Ok(_) => true,
+            // It can be the result of a task that failed, or the error of the request alone.
+            Err(fault) => code(fault).is_some() && self.task_notices.has(&key) && request.has_ended().await,
+        };
+        if has_ended {
+            self.task_notices.end(&key);
         }
         let result = result.map_err(|fault| self.pages.of_fault(fault, &request.reached.client, call))?;
         let json = str_of(result.json())?;
@@ -396,6 +401,14 @@ impl<'a> TaskRequest<'a> {
         let (server, names) = (&self.reached.server, self.core.names);
         self.core.learn_links(self.call, method::CallTool::NAME, server, json.as_bytes());
         Ok(of_client(names, method::CallTool::NAME, server, json.to_owned().into(), version)?)
+    }
+
+    /// Whether the task has ended, or its server does not know it any more.
+    async fn has_ended(&self) -> bool {
+        match self.get().await {
+            Ok(state) => is_terminal(&state).unwrap_or(false),
+            Err(fault) => code(&fault) == Some(ErrorCode::INVALID_PARAMS),
+        }
     }
 
     /// Waits until a task that was cancelled has ended, for a limited time. Returns its state.
