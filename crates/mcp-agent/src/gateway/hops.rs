@@ -118,7 +118,9 @@ impl HopId {
             .with_data(json!({ "reason": LOOP })));
         }
         if hops.len() >= LONGEST {
-            return Err(RpcError::invalid_request(format!("the request came through more than {LONGEST} gateways")));
+            tracing::warn!(gateways = hops.len(), "a request came through too many gateways");
+            let text = format!("the request came through {} gateways, and {LONGEST} is the limit", hops.len());
+            return Err(RpcError::invalid_request(text));
         }
         hops.push(self.hops.fleet.first().map_or(&*self.hops.own, String::as_str).into());
         forwarded.insert(HOPS.to_owned(), hops.into());
@@ -157,8 +159,12 @@ mod tests {
         let twice = forward(&second, &once).unwrap();
         assert_eq!(twice[HOPS], json!([first.as_str(), second.as_str()]));
         assert_eq!(forward(&first, &twice).unwrap_err().code.0, -32600);
-        let far = Meta::new().with(HOPS, json!(vec!["x"; LONGEST]));
-        assert_eq!(forward(&first, &far).unwrap_err().code.0, -32600);
+        for count in [LONGEST - 1, LONGEST, LONGEST + 1] {
+            let forwarded = forward(&first, &Meta::new().with(HOPS, json!(vec!["x"; count])));
+            let error = forwarded.map(drop).map_err(|error| (error.code.0, error.message));
+            let text = format!("the request came through {count} gateways, and 16 is the limit");
+            assert_eq!(error, if count < LONGEST { Ok(()) } else { Err((-32600, text)) });
+        }
         // The nodes of a fleet reject the requests of each other, also while its keys change.
         let fleet = |keys: &[u8]| HopId::new().of_fleet(&StateKeys::new(keys.iter().map(|key| [*key; 32])));
         let sent = forward(&fleet(&[1]), &meta).unwrap();
