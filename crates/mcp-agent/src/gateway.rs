@@ -431,12 +431,9 @@ impl Core {
         let next = Arc::new(Merged::new(catalog, self.names, &self.hop, &former));
         {
             let mut merged = self.merged.write();
-            // Another thread can have merged this catalog or a newer one meanwhile.
-            if merged.is_of(catalog) {
+            // Another thread can have merged this catalog or a newer one meanwhile. Requests use only stored lists.
+            if merged.is_of(catalog) || merged.is_newer_than(catalog) {
                 return Arc::clone(&merged);
-            }
-            if merged.is_newer_than(catalog) {
-                return next;
             }
             *merged = Arc::clone(&next);
         }
@@ -468,7 +465,10 @@ impl fmt::Debug for Gateway {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use mcp_server::{Server, tool};
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -482,6 +482,20 @@ mod tests {
         let (first, second) = (core.merge(&catalog), core.merge(&catalog));
         assert!(Arc::ptr_eq(&first, &second));
         assert!(Arc::ptr_eq(&first, &core.merged_here()));
+    }
+
+    #[tokio::test]
+    async fn the_merge_of_a_former_catalog_returns_the_stored_lists_of_the_newer_one() {
+        let upstream = Server::builder("s", "1").tool(tool("t", async || "t")).build();
+        let host = Host::builder("gateway", "1").server("s", &upstream).start().await.unwrap();
+        let core = Gateway::builder(host.clone()).core();
+        let former = host.catalog();
+        upstream.tools().add(tool("u", async || "u")).unwrap();
+        let mut changes = host.catalog_changes();
+        let changed = changes.wait_for(|catalog| catalog.tools().len() == 2);
+        timeout(Duration::from_secs(20), changed).await.unwrap().unwrap();
+        let newer = core.merge(&host.catalog());
+        assert!(Arc::ptr_eq(&core.merge(&former), &newer));
     }
 
     #[tokio::test]
