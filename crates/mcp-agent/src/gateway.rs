@@ -115,8 +115,9 @@ struct Core {
     drops_are_errors: AtomicBool,
     hop: HopId,
     merged: RwLock<Arc<Merged>>,
-    /// Held while a large catalog is merged. Readers of the lists do not wait for it.
-    merging: tokio::sync::Mutex<()>,
+    /// Held by the request that merges a catalog, and by the thread that merges a large one for it. Readers of the lists do not wait
+    /// for it, and a thread that merges a small catalog without a wait does not hold it.
+    merging: Arc<tokio::sync::Mutex<()>>,
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
@@ -295,7 +296,7 @@ impl GatewayBuilder {
                 drops_are_errors: AtomicBool::new(self.is_strict),
                 hop: self.keys.as_ref().map_or_else(|| self.hop.clone(), |keys| self.hop.of_fleet(keys)),
                 merged: RwLock::default(),
-                merging: tokio::sync::Mutex::default(),
+                merging: Arc::default(),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
                 passed_rounds: OnceLock::new(),
@@ -389,7 +390,7 @@ impl Core {
     /// Merges the current catalog, or waits until another request has merged it.
     async fn merged_anew(self: &Arc<Self>) -> Arc<Merged> {
         // A merge only computes, so the wait ends after the time of the merge.
-        let _merging = self.merging.lock().await;
+        let merging = Arc::clone(&self.merging).lock_owned().await;
         // Another request can have merged the catalog meanwhile.
         let catalog = match self.merged_or_catalog() {
             Ok(merged) => return merged,
@@ -399,9 +400,13 @@ impl Core {
             return self.merge(&catalog);
         }
         let core = Arc::clone(self);
-        let merging = tokio::task::spawn_blocking(move || core.merge(&catalog));
+        let merged = tokio::task::spawn_blocking(move || {
+            // A cancelled request does not end this merge, so the next one waits for it.
+            let _merging = merging;
+            core.merge(&catalog)
+        });
         // The task ends without lists only if the runtime shuts down.
-        merging.await.unwrap_or_else(|_| self.merged_here())
+        merged.await.unwrap_or_else(|_| self.merged_here())
     }
 
     /// Returns the lists of the current catalog. If the catalog has changed, this thread merges it.
@@ -465,7 +470,10 @@ impl fmt::Debug for Gateway {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        task::{Context, Waker},
+        time::Duration,
+    };
 
     use mcp_server::{Server, tool};
     use tokio::time::timeout;
@@ -496,6 +504,24 @@ mod tests {
         timeout(Duration::from_secs(20), changed).await.unwrap().unwrap();
         let newer = core.merge(&host.catalog());
         assert!(Arc::ptr_eq(&core.merge(&former), &newer));
+    }
+
+    #[tokio::test]
+    async fn a_merge_of_a_cancelled_request_delays_the_next_merge_of_a_large_catalog() {
+        let server =
+            (0..250).fold(Server::builder("s", "1"), |s, n| s.tool(tool(format!("t{n}"), async || "t"))).build();
+        let host = Host::builder("gateway", "1").server("s", &server).start().await.unwrap();
+        let core = Gateway::builder(host.clone()).core();
+        {
+            // The merge cannot store its lists, so it runs until the end of this block.
+            let _reader = core.merged.read();
+            let mut request = Box::pin(core.merged());
+            assert!(request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            drop(request);
+            assert!(core.merging.try_lock().is_err());
+        }
+        drop(timeout(Duration::from_secs(20), core.merging.lock()).await.unwrap());
+        assert!(core.merged.read().is_of(&host.catalog()));
     }
 
     #[tokio::test]
