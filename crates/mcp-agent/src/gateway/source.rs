@@ -34,7 +34,7 @@ use super::{
     used::StateId,
     views,
 };
-use crate::{CallError, CatalogTool, catalog::ServerTasks, policy::PolicyInput};
+use crate::{CallError, catalog::ServerTasks, policy::PolicyInput};
 
 /// The time limit of a request. The limits of the request at its server are shorter: a configuration file permits seven days.
 pub(super) const LIMIT: Duration = Duration::from_secs(8 * 24 * 3600);
@@ -249,20 +249,10 @@ impl Core {
         Ok(self.hides(&slot, || views::input(kind, item), downstream.principal.as_ref()))
     }
 
-    /// Returns the current definition of an item that the policies do not hide from a caller.
+    /// Returns the definition of an item that the policies do not hide from a caller. While a large catalog is merged, it is that of the
+    /// former catalog. The call waits for the merge, and checks its headers again.
     fn definition_for(&self, list: SourceList, name: &str, principal: Option<&Arc<str>>) -> Option<SourceDefinition> {
-        let mut merged = self.newest_merged();
-        let catalog = self.host.catalog();
-        if list == SourceList::Tools && !merged.is_of(&catalog) {
-            // A thread for blocking work merges this large catalog. An unchanged tool needs no wait for it.
-            let known = merged.tools.get(name).and_then(|item| item.tool.as_ref());
-            let is_current = |tool: &Arc<CatalogTool>| {
-                catalog.tool(tool.display_name()).is_ok_and(|current| Arc::ptr_eq(current, tool))
-            };
-            if !known.is_some_and(is_current) {
-                merged = self.merged_here();
-            }
-        }
+        let merged = self.newest_merged();
         let item = merged.list(list)?.get(name)?;
         let slot = self.host.shared().registry.slot(&item.server)?;
         let kind = if list == SourceList::Tools { ItemKind::Tool } else { ItemKind::Prompt };
@@ -505,7 +495,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_definition_is_current_and_is_hidden_from_denied_callers() {
+    async fn a_definition_is_hidden_from_denied_callers_and_needs_no_merge_of_a_large_catalog() {
         let upstream =
             (0..250).fold(Server::builder("s", "1"), |server, n| server.tool(tool(format!("t{n}"), async || "old")));
         let upstream = upstream.build();
@@ -529,7 +519,10 @@ mod tests {
         let mut changes = host.catalog_changes();
         let listed = changes.wait_for(|catalog| catalog.tools().len() == 251);
         tokio::time::timeout(Duration::from_secs(20), listed).await.unwrap().unwrap();
-        // No request has merged the new catalog.
+        // No request waits for the new catalog.
+        assert!(finds("s__t1", Some(&ada)) && !finds("s__t250", Some(&ada)));
+        assert!(!relays.core.merged.read().is_of(&host.catalog()));
+        relays.core.merged().await;
         assert!(finds("s__t250", Some(&ada)));
     }
 
