@@ -160,7 +160,9 @@ async fn send(
         let limit = limit.max(Duration::from_millis(1));
         request = request.total_timeout(limit).idle_timeout(limit);
     }
-    if waiting.is_some_and(|call| call.context().progress().is_wanted()) {
+    // A later round of a parked call can want progress, also if the first one does not.
+    let has_rounds = matches!(client, AskedClient::LaterRound(_));
+    if has_rounds || waiting.is_some_and(|call| call.context().progress().is_wanted()) {
         let notices = Arc::downgrade(&notices);
         request = request.on_progress(move |notice| {
             if let Some(notices) = notices.upgrade() {

@@ -16,7 +16,7 @@ use mcp_client::{
 };
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, ElicitationCapability,
-    FormElicitParams, JsonObject, Meta, ProtocolVersion, Role, Root, RootsCapability, RpcError, SamplingCapability,
+    FormElicitParams, JsonObject, ProtocolVersion, Role, Root, RootsCapability, RpcError, SamplingCapability,
     SamplingMessage, UrlElicitParams, notification::ElicitationComplete,
 };
 use mcp_server::{
@@ -412,26 +412,45 @@ async fn a_server_does_not_ask_a_client_without_capabilities() {
 }
 
 #[tokio::test]
-async fn progress_of_a_parked_call_reaches_the_round_that_waits() {
+async fn progress_of_a_parked_call_reaches_each_round_that_wants_it() {
     let steps = async |inputs: Inputs, progress: Progress| {
         progress.report(1, 2, "before").await;
         let Answer { name } = inputs.elicit("name", "Your name?").await?;
         progress.report(2, 2, "after").await;
         Ok::<_, ToolError>(name)
     };
-    let server = Server::builder("s", "1").versions([REVISIONS[0]]).tool(tool("steps", steps)).build();
+    // A client requests the progress of each call of a tool, and that of a prompt only for a callback.
+    let server = Server::builder("s", "1").versions([REVISIONS[0]]).prompt(prompt("steps", steps)).build();
     let host = Host::builder("gateway", "1").server("s", &server).start().await.unwrap();
     let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
     let user = client().handler(User::new("ada")).connect(&gateway).await.unwrap();
-    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
-    let call = user.call_tool("s__steps", ()).meta(Meta::new());
-    let call = call.on_progress(move |notice| sender.send(notice.message.unwrap_or_default()).unwrap());
-    assert_eq!(timeout(SOON, call.into_future()).await.unwrap().unwrap().text(), "ada");
-    let mut messages = Vec::new();
-    while let Ok(message) = seen.try_recv() {
-        messages.push(message);
+    for (wants, expected) in [
+        ([true, true], &["before", "after"][..]),
+        ([false, true], &["after"]),
+        ([true, false], &["before"]),
+        ([false, false], &[]),
+    ] {
+        let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let send = async |params: Value, wants_progress: bool| {
+            let call = user.request_raw("prompts/get", params).raw_result().capabilities(User::new("").capabilities());
+            let sender = sender.clone();
+            let call = match wants_progress {
+                true => call.on_progress(move |notice| sender.send(notice.message.unwrap_or_default()).unwrap()),
+                false => call,
+            };
+            timeout(SOON, call.raw_inputs().into_future()).await.unwrap().unwrap()
+        };
+        let first = json!({ "name": "s__steps", "arguments": {} });
+        let Round::InputRequired(asked) = send(first.clone(), wants[0]).await else { panic!("the prompt asks") };
+        let asked = asked.into_result();
+        let key = asked.input_requests.unwrap().keys().next().unwrap().clone();
+        let mut second = first;
+        second["requestState"] = json!(asked.request_state);
+        second["inputResponses"] = json!({ key: { "action": "accept", "content": { "name": "ada" } } });
+        assert!(matches!(send(second, wants[1]).await, Round::Complete(_)), "{wants:?}");
+        let messages: Vec<String> = std::iter::from_fn(|| seen.try_recv().ok()).collect();
+        assert_eq!(messages, expected, "{wants:?}");
     }
-    assert_eq!(messages, ["before", "after"]);
 }
 
 #[tokio::test]
