@@ -11,7 +11,6 @@ use super::{
     asked::{Place, Round},
     caller::Downstream,
     fault::Fault,
-    item::Item,
     members::Members,
     views,
 };
@@ -117,7 +116,7 @@ impl Core {
     /// # Errors
     /// If the server does not have the tool any more.
     pub(super) async fn input_of_round(
-        self: &Arc<Self>,
+        &self,
         call: &SourceCall,
         place: &Place,
         slot: &Slot,
@@ -150,22 +149,26 @@ impl Core {
     }
 
     /// Returns the tool of a later round. If another node served the first round, the server may not have listed its tools here yet.
-    async fn tool_of_round(
-        self: &Arc<Self>,
-        place: &Place,
-        slot: &Slot,
-        began: Instant,
-    ) -> Result<Arc<CatalogTool>, Fault> {
-        let is_named = |item: &&Arc<Item>| item.server == place.server && item.original == place.name;
-        let find = async || self.merged().await.tools.iter().find(is_named).and_then(|item| item.tool.clone());
-        if let Some(found) = find().await {
+    async fn tool_of_round(&self, place: &Place, slot: &Slot, began: Instant) -> Result<Arc<CatalogTool>, Fault> {
+        if let Some(found) = self.offered_tool(place) {
             return Ok(found);
         }
         if slot.is_unlisted() {
             Box::pin(self.listed_by(slot, slot.call_timeout(&place.name), began)).await?;
         }
         let gone = || RpcError::invalid_params("the server does not have the tool any more").into();
-        find().await.ok_or_else(gone)
+        self.offered_tool(place).ok_or_else(gone)
+    }
+
+    /// Returns a tool that its server offers. With raw names, another server can have its name in the merged lists meanwhile.
+    fn offered_tool(&self, place: &Place) -> Option<Arc<CatalogTool>> {
+        if !self.newest_merged().serves(&place.server) {
+            return None;
+        }
+        let is_offered = |tool: &&Arc<CatalogTool>| {
+            *tool.server() == *place.server && *tool.original_name() == *place.name && tool.verdict().is_usable()
+        };
+        self.host.catalog().tools().iter().find(is_offered).cloned()
     }
 }
 

@@ -12,7 +12,10 @@ use mcp_server::{
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
-use crate::common::{Pipe, REVISIONS, SOON, client, complete, connect, connect_as, gateway, page};
+use crate::{
+    common::{Pipe, REVISIONS, SOON, client, complete, connect, connect_as, gateway, page},
+    rounds::{Turns, asked, asking, send},
+};
 
 /// A server that accepts connections when the semaphore has a permit.
 struct Late(Pipe, Arc<Semaphore>);
@@ -63,6 +66,44 @@ async fn a_server_that_joins_late_does_not_take_over_a_served_name() {
     host.remove("fast").await;
     assert_eq!(deployed().await, "slow");
     assert!(observed.diagnostics().is_empty());
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Answer {
+    name: String,
+}
+
+#[tokio::test]
+async fn a_round_continues_at_its_server_after_another_server_has_its_name() {
+    for up in REVISIONS {
+        let [first, second] = [(); 2].map(|()| asking(up, &Turns::default()));
+        let host = Host::builder("gateway", "1");
+        let host = host.server("first", Pipe::new(first.clone())).server("second", Pipe::new(second));
+        let host = host.start().await.unwrap();
+        let builder = Gateway::builder(host.clone()).names(Names::Raw);
+        let observed = builder.gateway();
+        let gateway = builder.build().unwrap().versions([REVISIONS[1]]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let mut params = json!({ "name": "form", "arguments": {} });
+        let (key, state) = asked(&user, params.clone()).await;
+        // The first server loses the tool for a moment, and the second one takes its name.
+        let mut changes = host.catalog_changes();
+        assert!(first.tools().remove("form"));
+        let lacks = |server: &str| {
+            let dropped = observed.diagnostics();
+            dropped.iter().any(|item| item.name == "form" && *item.server == *server)
+        };
+        timeout(SOON, changes.wait_for(|_| !lacks("second"))).await.unwrap().unwrap();
+        let form = async |inputs: Inputs| {
+            let Answer { name } = inputs.elicit("name", "Your name?").await?;
+            Ok::<_, ToolError>(name)
+        };
+        first.tools().add(tool("form", form)).unwrap();
+        timeout(SOON, changes.wait_for(|_| lacks("first"))).await.unwrap().unwrap();
+        params["requestState"] = json!(state);
+        params["inputResponses"] = json!({ key: { "action": "accept", "content": { "name": "ada" } } });
+        assert_eq!(send(&user, params).await.unwrap(), "ada", "{up}");
+    }
 }
 
 /// A server whose tools return links, and that can be read at each URI.
