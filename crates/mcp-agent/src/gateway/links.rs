@@ -9,7 +9,7 @@ use mcp_protocol::{Method as _, method};
 use mcp_server_core::source::SourceCall;
 use parking_lot::Mutex;
 
-use super::{Core, Names, uris};
+use super::{Core, Names, merged::Merged, uris};
 use crate::policy;
 
 /// The most URIs of one server for one owner, and the bytes of these URIs. The oldest are forgotten.
@@ -33,7 +33,7 @@ pub(super) enum Owner {
     Anonymous,
 }
 
-/// The servers whose results contained a URI. The first server of a URI stays.
+/// The servers whose results contained a URI. The first server of a URI stays while the gateway serves it.
 #[derive(Default)]
 pub(super) struct Links {
     known: Mutex<Known>,
@@ -70,12 +70,16 @@ impl Owner {
 }
 
 impl Owned {
-    fn add(&mut self, server: &Arc<str>, uri: &str) {
-        if uri.len() > LONGEST || self.servers.contains_key(uri) {
+    fn add(&mut self, server: &Arc<str>, uri: &str, is_served: &impl Fn(&str) -> bool) {
+        if uri.len() > LONGEST {
             return;
         }
+        match self.servers.get(uri) {
+            Some(known) if is_served(known) => return,
+            Some(_) => self.forget(uri),
+            None => {}
+        }
         let uri: Arc<str> = uri.into();
-        let size = |uri: &str| uri.len() + PLACE;
         let (oldest, bytes) = self.of_server.entry(Arc::clone(server)).or_default();
         oldest.push_back(Arc::clone(&uri));
         (*bytes, self.bytes) = (*bytes + size(&uri), self.bytes + size(&uri));
@@ -86,17 +90,40 @@ impl Owned {
             self.servers.remove(&uri);
         }
     }
+
+    /// Forgets the server of a URI.
+    fn forget(&mut self, uri: &str) {
+        let Some(server) = self.servers.remove(uri) else { return };
+        let Some((uris, bytes)) = self.of_server.get_mut(&server) else { return };
+        uris.retain(|known| **known != *uri);
+        (*bytes, self.bytes) = (*bytes - size(uri), self.bytes - size(uri));
+        if uris.is_empty() {
+            self.of_server.remove(&server);
+        }
+    }
+}
+
+/// Returns the bytes that a URI needs.
+fn size(uri: &str) -> usize {
+    uri.len() + PLACE
 }
 
 impl Links {
-    fn add<'a>(&self, owner: &Owner, server: &Arc<str>, uris: impl IntoIterator<Item = &'a str>) {
+    /// `is_served` is whether the gateway serves a server.
+    fn add<'a>(
+        &self,
+        owner: &Owner,
+        server: &Arc<str>,
+        uris: impl IntoIterator<Item = &'a str>,
+        is_served: impl Fn(&str) -> bool,
+    ) {
         let mut known = self.known.lock();
         known.results += 1;
         let result = known.results;
         let owned = known.owners.entry(owner.clone()).or_default();
         let before = owned.bytes;
         owned.last = result;
-        uris.into_iter().for_each(|uri| owned.add(server, uri));
+        uris.into_iter().for_each(|uri| owned.add(server, uri, &is_served));
         let after = owned.bytes;
         known.bytes = known.bytes + after - before;
         while known.owners.len() > 1 && (known.owners.len() > OWNERS || known.bytes > TOTAL_BYTES) {
@@ -118,10 +145,21 @@ impl Core {
         self.names == Names::Raw && self.host.catalog().shared_servers().len() > 1
     }
 
+    /// Adds links to the URIs of a server.
+    fn add_links<'a>(&self, owner: &Owner, server: &Arc<str>, uris: impl IntoIterator<Item = &'a str>) {
+        let merged = self.newest_merged();
+        self.links.add(owner, server, uris, |server| self.is_served(&merged, server));
+    }
+
+    /// Whether the host has a server, and the server does not lead to this gateway.
+    pub(super) fn is_served(&self, merged: &Merged, server: &str) -> bool {
+        merged.serves(server) && self.host.shared().registry.slot(server).is_some()
+    }
+
     /// Remembers the server of a part of a resource, for a client that is notified of its change.
     pub(super) fn learn_part(&self, owner: &Owner, server: &Arc<str>, uri: &str) {
         if self.needs_links() {
-            self.links.add(owner, server, [uri]);
+            self.add_links(owner, server, [uri]);
         }
     }
 
@@ -139,7 +177,7 @@ impl Core {
         });
         let found = found.into_inner();
         if !found.is_empty() {
-            self.links.add(&Owner::of(call), server, found.iter().map(String::as_str));
+            self.add_links(&Owner::of(call), server, found.iter().map(String::as_str));
         }
     }
 }
@@ -153,19 +191,19 @@ mod tests {
         let links = Links::default();
         let [one, two] = ["one", "two"].map(Arc::from);
         let (ada, grace) = (Owner::Principal("ada".into()), Owner::Session("ada".into()));
-        links.add(&ada, &one, ["a:0"]);
-        links.add(&ada, &two, ["a:0", &"x".repeat(LONGEST + 1)]);
+        links.add(&ada, &one, ["a:0"], |_| true);
+        links.add(&ada, &two, ["a:0", &"x".repeat(LONGEST + 1)], |_| true);
         assert_eq!(links.server_of(&ada, "a:0"), Some(one));
         assert_eq!(links.server_of(&grace, "a:0"), None);
         assert_eq!(links.server_of(&ada, &"x".repeat(LONGEST + 1)), None);
         let many: Vec<String> = (1..=URIS + 1).map(|n| format!("a:{n}")).collect();
-        links.add(&ada, &two, many.iter().map(String::as_str));
+        links.add(&ada, &two, many.iter().map(String::as_str), |_| true);
         // The oldest link of the same server is forgotten.
         for (uri, is_known) in [("a:0", true), ("a:1", false), ("a:2", true)] {
             assert_eq!(links.server_of(&ada, uri).is_some(), is_known, "{uri}");
         }
         let long: Vec<String> = (0..URIS).map(|n| format!("{n}{}", "x".repeat(LONGEST - 8))).collect();
-        links.add(&ada, &two, long.iter().map(String::as_str));
+        links.add(&ada, &two, long.iter().map(String::as_str), |_| true);
         let known = links.known.lock();
         let owned = &known.owners[&ada];
         assert!(owned.of_server[&two].1 <= BYTES && known.bytes == owned.bytes, "{} {}", known.bytes, owned.bytes);
@@ -173,20 +211,37 @@ mod tests {
     }
 
     #[test]
+    fn the_link_to_a_server_that_the_gateway_does_not_serve_is_replaced() {
+        let (links, owner) = (Links::default(), Owner::Anonymous);
+        let [one, two] = ["one", "two"].map(Arc::<str>::from);
+        for (server, served, expected) in
+            [(&one, "one two", &one), (&two, "one two", &one), (&two, "two", &two), (&one, "one two", &two)]
+        {
+            links.add(&owner, server, ["a:0"], |server| served.contains(server));
+            assert_eq!(links.server_of(&owner, "a:0").as_ref(), Some(expected), "{server} {served}");
+            let known = links.known.lock();
+            let owned = &known.owners[&owner];
+            assert_eq!((known.bytes, owned.bytes), (size("a:0"), size("a:0")));
+            let of_server: Vec<_> = owned.of_server.iter().map(|(server, (uris, _))| (server, uris.len())).collect();
+            assert_eq!(of_server, [(expected, 1)]);
+        }
+    }
+
+    #[test]
     fn the_links_of_all_owners_are_bounded() {
         let links = Links::default();
         let (server, owner) = (Arc::from("s"), |n: usize| Owner::Principal(n.to_string().into()));
         for n in 0..OWNERS {
-            links.add(&owner(n), &server, ["a:0"]);
+            links.add(&owner(n), &server, ["a:0"], |_| true);
         }
-        links.add(&owner(0), &server, ["a:1"]);
-        links.add(&owner(OWNERS), &server, ["a:0"]);
+        links.add(&owner(0), &server, ["a:1"], |_| true);
+        links.add(&owner(OWNERS), &server, ["a:0"], |_| true);
         for (n, is_known) in [(0, true), (1, false), (2, true), (OWNERS, true)] {
             assert_eq!(links.server_of(&owner(n), "a:0").is_some(), is_known, "{n}");
         }
         let long: Vec<String> = (0..URIS).map(|n| format!("{n}{}", "x".repeat(LONGEST - 8))).collect();
         for n in 0..1000 {
-            links.add(&owner(n), &server, long.iter().map(String::as_str));
+            links.add(&owner(n), &server, long.iter().map(String::as_str), |_| true);
         }
         let known = links.known.lock();
         assert!(known.bytes <= TOTAL_BYTES && known.owners.len() <= OWNERS, "{}", known.bytes);

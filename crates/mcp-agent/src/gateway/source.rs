@@ -304,6 +304,7 @@ impl Core {
                     return Some((server, uri.into(), false));
                 }
                 let linked = self.links.server_of(&Owner::of(call), uri);
+                let linked = linked.filter(|server| self.is_served(&merged, server));
                 let is_linked = linked.is_some();
                 Some((linked.or_else(|| merged.only_server())?, uri.into(), is_linked))
             }
