@@ -265,14 +265,24 @@ impl Core {
             // The wait for an approval has a limit of its own.
             began += asked.elapsed();
         }
-        if !self.is_current(&slot) {
-            let (server, state) = (server.to_owned(), ServerState::Stopped);
-            let reason = Some("it was replaced during the approval".to_owned());
-            return Err(CallError::Unavailable { server, state, reason, retry_in: None }.into());
-        }
-        let mut reached = self.reach(Some(call), &slot, downstream, slot.options.call_timeout, began).await?;
+        let mut reached = self.reach_current(began, call, &slot, downstream).await?;
         reached.is_approved = is_approved;
         Ok(reached)
+    }
+
+    /// Returns a connection to a server for which the policies have decided. The time limit of the request has begun before.
+    ///
+    /// # Errors
+    /// If another server has the name meanwhile, among other faults.
+    pub(super) async fn reach_current(
+        &self,
+        began: Instant,
+        call: &SourceCall,
+        slot: &Arc<Slot>,
+        downstream: &Downstream,
+    ) -> Result<Reached, CallError> {
+        self.check_current(slot)?;
+        self.reach(Some(call), slot, downstream, slot.options.call_timeout, began).await
     }
 
     /// Returns a connection to a server for a later round of a call, with the time limit of the first round. The policies have
@@ -325,23 +335,20 @@ impl Core {
         Ok(self.reach(None, &slot, downstream, slot.options.call_timeout, Instant::now()).await?)
     }
 
-    /// Returns the key of the connection of a caller to a server, and the fingerprint of the server. The wait for its start ends at
-    /// this time.
+    /// Returns the key of the connection of a caller to a server. The wait for its start ends at this time.
     pub(super) async fn connection_key(
         &self,
-        server: &str,
+        slot: &Arc<Slot>,
         downstream: &Downstream,
         end: Instant,
-    ) -> Result<(ConnectionKey, Arc<str>), CallError> {
-        let slot = self.slot(server)?;
-        let is_stateless = is_stateless(&slot, end.saturating_duration_since(Instant::now())).await?;
-        let key = slot.key(&self.host.shared().registry, &downstream.caller_at(&slot, is_stateless));
-        Ok((key, Arc::clone(&slot.fingerprint)))
+    ) -> Result<ConnectionKey, CallError> {
+        let is_stateless = is_stateless(slot, end.saturating_duration_since(Instant::now())).await?;
+        Ok(slot.key(&self.host.shared().registry, &downstream.caller_at(slot, is_stateless)))
     }
 
     /// Returns how long a request waits for a server, if its time limit is that of the entry of the server.
-    pub(super) fn wait_for(&self, server: &str) -> Result<Duration, CallError> {
-        Ok(self.wait(self.slot(server)?.options.call_timeout))
+    pub(super) fn wait_for(&self, slot: &Slot) -> Duration {
+        self.wait(slot.options.call_timeout)
     }
 
     /// Returns how long a request with a time limit waits for a server.
@@ -379,9 +386,16 @@ impl Core {
     /// Decides a request of a server by the policies.
     ///
     /// # Errors
-    /// [`Fault::Hidden`] if the policies deny the item to the caller.
-    pub(super) async fn permit(&self, server: &str, input: PolicyInput, downstream: &Downstream) -> Result<(), Fault> {
-        self.permit_item(&*self.slot(server)?, input, downstream).await.map(drop)
+    /// [`Fault::Hidden`] if the policies deny the item to the caller. [`CallError::Unavailable`] if another server has the name since the
+    /// approval.
+    pub(super) async fn permit(
+        &self,
+        slot: &Arc<Slot>,
+        input: PolicyInput,
+        downstream: &Downstream,
+    ) -> Result<(), Fault> {
+        self.permit_item(slot, input, downstream).await?;
+        Ok(self.check_current(slot)?)
     }
 
     /// Decides a request by the policies. Returns whether a person approved it.
@@ -398,6 +412,19 @@ impl Core {
     pub(super) fn slot(&self, server: &str) -> Result<Arc<Slot>, CallError> {
         let shared = self.host.shared();
         shared.registry.slot(server).ok_or_else(|| shared.unknown_server(server))
+    }
+
+    /// Checks that the host still has a server for which the policies have decided.
+    ///
+    /// # Errors
+    /// If another server has the name. The policies have not decided for it.
+    fn check_current(&self, slot: &Arc<Slot>) -> Result<(), CallError> {
+        if self.is_current(slot) {
+            return Ok(());
+        }
+        let (server, state) = (slot.name.to_string(), ServerState::Stopped);
+        let reason = Some("it was replaced during the approval".to_owned());
+        Err(CallError::Unavailable { server, state, reason, retry_in: None })
     }
 
     /// Whether the host still has this server, for which the policies decided.

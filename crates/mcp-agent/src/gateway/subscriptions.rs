@@ -205,12 +205,13 @@ impl Core {
         let (server, uri, _) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let asked = Instant::now();
         let turn = call.turn_at(&server).await;
-        self.permit(&server, PolicyInput::resource(&*server, &*uri), &downstream).await?;
+        let slot = self.slot(&server)?;
+        self.permit(&slot, PolicyInput::resource(&*server, &*uri), &downstream).await?;
         // The wait for a turn does not count, and the wait for an approval has a limit of its own.
         began += asked.elapsed();
-        let end = began + self.wait_for(&server)?;
-        let (connection, fingerprint) = self.connection_key(&server, &downstream, end).await?;
-        let key = Key { server, uri, connection, fingerprint };
+        let end = began + self.wait_for(&slot);
+        let connection = self.connection_key(&slot, &downstream, end).await?;
+        let key = Key { server, uri, connection, fingerprint: Arc::clone(&slot.fingerprint) };
         let shared = self.subscriptions.shared(&key);
         // An update before the end of this function reaches the subscriber too.
         let (notifier, principal) = (call.update_notifier(), downstream.principal.clone());
@@ -219,7 +220,7 @@ impl Core {
         let late = |_| fault::of_subscription(&key.server, "the server did not accept the subscription in time");
         // The task of another subscriber opens a lost subscription again.
         if !shared.following.initialized() {
-            let reaching = Box::pin(self.reach_since(began, call, &key.server, None, &downstream));
+            let reaching = Box::pin(self.reach_current(began, call, &slot, &downstream));
             let reached = timeout_at(end, reaching).await.map_err(late)??;
             let client = reached.client.clone();
             let opening = || async {

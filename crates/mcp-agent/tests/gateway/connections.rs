@@ -12,6 +12,7 @@ use std::{
 use mcp_agent::{
     Gateway, Host, HostBuilder, ServerOptions, ServerState, Sharing,
     pins::{Drift, PinRules, Pins},
+    policy::{Effect, PendingApproval},
 };
 use mcp_client::{Client, ClientBuilder, OpenTransport, Reconnect, Subscription, Update, transport::Connect};
 use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError, SubscriptionFilter};
@@ -24,7 +25,7 @@ use mcp_server::{
 };
 use mcp_transport::{BoxFuture, memory::duplex};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::{sync::Notify, time::timeout};
 
 use crate::common::{Processes, REVISIONS, SOON, cells, client, connect_client_as, over_http};
 
@@ -393,6 +394,39 @@ async fn a_subscription_is_not_opened_at_another_server_with_the_name() {
     assert_eq!(later.count(), 1);
     let unchanged = timeout(Duration::from_secs(1), updates.next()).await;
     assert!(unchanged.is_err(), "{unchanged:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_approval_of_a_subscription_does_not_hold_for_another_server_with_the_name() {
+    for has_same_options in [false, true] {
+        let (former, later) = (Counted::default(), Counted::default());
+        let of = |counted: &Counted| {
+            let counted = counted.clone();
+            connector(&Processes::new(move |_| counted.server()))
+        };
+        let (asked, approved) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let both = (Arc::clone(&asked), Arc::clone(&approved));
+        let host = host().server("s", of(&former)).default_effect(Effect::Ask).approver(move |_: PendingApproval| {
+            let (asked, approved) = both.clone();
+            async move {
+                asked.notify_one();
+                approved.notified().await;
+                true
+            }
+        });
+        let host = host.start().await.unwrap();
+        let server = Gateway::builder(host.clone()).build().unwrap().versions([LEGACY]).build();
+        let ada = client().connect(&server).await.unwrap();
+        let subscribing = tokio::spawn(async move { ada.subscribe(URI).await.map(drop) });
+        timeout(SOON, asked.notified()).await.unwrap();
+        let other = ServerOptions::new().filter(mcp_agent::filter::ToolFilter::new().deny("x".parse().unwrap()));
+        let options = if has_same_options { ServerOptions::new() } else { other };
+        host.replace("s", of(&later), options).await.unwrap();
+        approved.notify_one();
+        let refused = timeout(SOON, subscribing).await.unwrap().unwrap().unwrap_err();
+        let data = refused.rpc().unwrap().data.clone().unwrap();
+        assert_eq!((&data["server"], former.count(), later.count()), (&json!("s"), 0, 0), "{has_same_options}: {data}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
