@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -258,16 +258,29 @@ impl Authenticated {
 ///
 /// let token = SubjectToken::new("hunter2");
 /// assert_eq!(format!("{token:?}"), "SubjectToken(…)");
+/// assert!(token.since() <= std::time::Instant::now());
 /// let secret = token.into_secret();
 /// assert!(!format!("{secret:?}").contains("hunter2"));
 /// ```
 #[derive(Clone)]
-pub struct SubjectToken(Secret);
+pub struct SubjectToken {
+    secret: Secret,
+    since: Instant,
+}
 
 impl SubjectToken {
-    /// Seals a token.
+    /// Seals a token, which a provider has accepted now.
     pub fn new(token: impl Into<Secret>) -> Self {
-        Self(token.into())
+        Self { secret: token.into(), since: Instant::now() }
+    }
+
+    /// Returns the time at which the provider accepted the token. A stream keeps the token of its first request, and its later work
+    /// does not change this time.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn since(&self) -> Instant {
+        self.since
     }
 
     /// Returns the token, for a token exchange. `Debug` does not show it.
@@ -275,7 +288,7 @@ impl SubjectToken {
     /// See the example of the [type](Self).
     #[must_use]
     pub fn into_secret(self) -> Secret {
-        self.0
+        self.secret
     }
 }
 

@@ -43,6 +43,17 @@ impl Downstream {
         Self { is_beside_calls: true, ..self }
     }
 
+    /// Replaces the client by that of another request with the same connection, unless its token is older.
+    pub(super) fn renew(&mut self, other: &Self) {
+        #[cfg(feature = "oauth")]
+        if let Some((known, token)) = self.token.as_ref().zip(other.token.as_ref())
+            && token.is_older_than(known)
+        {
+            return;
+        }
+        self.clone_from(other);
+    }
+
     /// Returns the caller of the host for a server. A request without a session has a connection of its own if the connections of
     /// the server belong to sessions.
     pub(super) fn caller_at(&self, slot: &Slot, is_stateless: bool) -> Caller {
@@ -82,7 +93,7 @@ pub(super) fn identity(principal: Option<&Principal>) -> Option<Arc<str>> {
 #[cfg(feature = "oauth")]
 fn token(context: &mcp_server_core::Context) -> Option<crate::CallerToken> {
     let (principal, token) = (context.principal()?, context.extension::<mcp_auth::SubjectToken>()?);
-    Some(crate::CallerToken::new(principal, token.clone().into_secret()))
+    Some(crate::CallerToken::of_client(principal, token))
 }
 
 /// Returns the capabilities that servers need for input requests. Clients that differ in other capabilities share a connection.

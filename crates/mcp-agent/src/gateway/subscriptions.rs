@@ -86,6 +86,8 @@ struct Shared {
     key: Key,
     ended: Arc<Mutex<VecDeque<Ended>>>,
     following: OnceCell<Following>,
+    /// The subscriber with the newest token, which opens a lost subscription again. The tokens of the others can have expired.
+    newest: Mutex<Downstream>,
     subscribers: Mutex<Subscribers>,
     /// Whether the subscription is open at the server.
     is_open: watch::Sender<bool>,
@@ -138,9 +140,9 @@ impl Drop for Subscriber {
 }
 
 impl Shared {
-    fn new(key: Key, ended: Arc<Mutex<VecDeque<Ended>>>) -> Self {
+    fn new(key: Key, ended: Arc<Mutex<VecDeque<Ended>>>, newest: Downstream) -> Self {
         let (following, subscribers, is_open) = (OnceCell::new(), Mutex::default(), watch::Sender::default());
-        Self { key, ended, following, subscribers, is_open, wanted: Arc::default() }
+        Self { key, ended, following, newest: newest.into(), subscribers, is_open, wanted: Arc::default() }
     }
 
     /// Remembers the subscription for its last subscriber.
@@ -212,7 +214,7 @@ impl Core {
         let end = began + self.wait_for(&slot);
         let connection = self.connection_key(&slot, &downstream, end).await?;
         let key = Key { server, uri, connection, fingerprint: Arc::clone(&slot.fingerprint) };
-        let shared = self.subscriptions.shared(&key);
+        let shared = self.subscriptions.shared(&key, &downstream);
         // An update before the end of this function reaches the subscriber too.
         let (notifier, principal) = (call.update_notifier(), downstream.principal.clone());
         let notified = Notified { notifier, principal, session: call.session(), owner: Arc::new(Owner::of(call)) };
@@ -228,7 +230,7 @@ impl Core {
                 shared.is_open.send_replace(true);
                 let wanted = Arc::clone(&shared.wanted);
                 let (core, shared, key) = (Arc::downgrade(self), Arc::downgrade(&shared), key.clone());
-                let follower = Follower { core, shared, wanted, key, downstream: downstream.clone() };
+                let follower = Follower { core, shared, wanted, key };
                 Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
             };
             let opened = async {
@@ -260,14 +262,15 @@ impl Core {
 }
 
 impl Subscriptions {
-    /// Returns the subscription of a resource, which may not be open yet.
-    fn shared(&self, key: &Key) -> Arc<Shared> {
+    /// Returns the subscription of a resource for a new subscriber. It may not be open yet.
+    fn shared(&self, key: &Key, subscriber: &Downstream) -> Arc<Shared> {
         let mut open = self.open.lock();
         if let Some(shared) = open.get(key).and_then(Weak::upgrade) {
+            shared.newest.lock().renew(subscriber);
             return shared;
         }
         open.retain(|_, shared| shared.strong_count() > 0);
-        let shared = Arc::new(Shared::new(key.clone(), Arc::clone(&self.ended)));
+        let shared = Arc::new(Shared::new(key.clone(), Arc::clone(&self.ended), subscriber.clone()));
         open.insert(key.clone(), Arc::downgrade(&shared));
         shared
     }
@@ -305,7 +308,6 @@ struct Follower {
     /// A new subscriber needs the lost subscription.
     wanted: Arc<Notify>,
     key: Key,
-    downstream: Downstream,
 }
 
 impl Follower {
@@ -350,7 +352,9 @@ impl Follower {
                 if self.permitted(&core).is_empty() {
                     continue;
                 }
-                let Ok(reached) = core.reach_again(&self.key.server, &self.downstream).await else { continue };
+                let newest = self.shared.upgrade().map(|shared| shared.newest.lock().clone());
+                let Some(newest) = newest else { return };
+                let Ok(reached) = core.reach_again(&self.key.server, &newest).await else { continue };
                 if let Ok(opened) = core.open_subscription(&self.key, reached).await {
                     break opened;
                 }

@@ -52,7 +52,8 @@ pub struct CallerToken {
     /// The principal with its client and its scopes. A token with fewer scopes must not lead to a token for more.
     authority: Arc<str>,
     secret: Secret,
-    since: Instant,
+    /// The time at which the caller was authenticated with the token.
+    since: std::time::Instant,
 }
 
 impl CallerToken {
@@ -62,7 +63,20 @@ impl CallerToken {
     pub fn new(principal: &Principal, token: impl Into<Secret>) -> Self {
         let Principal { issuer, subject, client_id, scopes, .. } = principal;
         let authority = serde_json::json!([issuer, subject, client_id, scopes]).to_string().into();
-        Self { issuer: issuer.clone(), authority, secret: token.into(), since: Instant::now() }
+        Self { issuer: issuer.clone(), authority, secret: token.into(), since: std::time::Instant::now() }
+    }
+
+    /// Returns the token of the client of a gateway. The requests of a stream have the token of its first request, so the time of a
+    /// request does not decide which token is the newest one.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn of_client(principal: &Principal, token: &mcp_auth::SubjectToken) -> Self {
+        let since = token.since();
+        Self { since, ..Self::new(principal, token.clone().into_secret()) }
+    }
+
+    /// Whether the caller was authenticated with another token later.
+    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
+        self.since < other.since
     }
 
     /// Returns the part of the caller on which the tokens of servers depend.
@@ -212,7 +226,7 @@ impl Held {
     /// Keeps the newest token of the caller.
     fn update(&self, token: &CallerToken) {
         let mut state = self.state.lock();
-        if state.token_of_caller.as_ref().is_none_or(|known| known.since <= token.since) {
+        if state.token_of_caller.as_ref().is_none_or(|known| !token.is_older_than(known)) {
             state.token_of_caller = Some(token.clone());
         }
     }
@@ -319,5 +333,29 @@ impl Authorizer for OfHost {
             self.header().await?;
             Ok(Verdict::Retry)
         })
+    }
+}
+
+#[cfg(all(test, feature = "gateway"))]
+mod tests {
+    use mcp_auth::SubjectToken;
+
+    use super::*;
+
+    #[test]
+    fn the_token_of_an_older_stream_does_not_replace_a_newer_token() {
+        let (ada, held) = (Principal::new("ada"), Held::default());
+        let first = SubjectToken::new("first");
+        std::thread::sleep(Duration::from_millis(1));
+        let second = SubjectToken::new("second");
+        // The last request is that of a stream, which began with the first token.
+        for (token, newest) in [(&first, "first"), (&second, "second"), (&first, "second")] {
+            held.update(&CallerToken::of_client(&ada, token));
+            let known = held.state.lock().token_of_caller.as_ref().map(|token| token.secret.expose().to_owned());
+            assert_eq!(known.as_deref(), Some(newest));
+        }
+        // A new request with the first token is newer.
+        held.update(&CallerToken::of_client(&ada, &SubjectToken::new("first")));
+        assert_eq!(held.state.lock().token_of_caller.as_ref().map(|token| token.secret.expose()), Some("first"));
     }
 }

@@ -12,11 +12,11 @@ use std::{
 };
 
 use mcp_agent::{
-    Gateway, Host,
+    Gateway, Host, HostBuilder,
     config::{self, ConfigFile, Environment, Scope, ServerDefinition},
     token_exchange_authorizer,
 };
-use mcp_client::{Client, Round, http::Http, transport::Connect};
+use mcp_client::{Client, Reconnect, Round, http::Http, transport::Connect};
 use mcp_protocol::{Challenge, ClientCapabilities, ElicitationCapability, ProtocolVersion, RpcError, auth::grant_type};
 use mcp_server::{
     auth::{ApiKeys, AuthRequest, Authenticated, Authenticator, BoxFuture, Chain, Jwt, Rejection},
@@ -28,6 +28,7 @@ use mcp_test::authorization_server::{
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 
@@ -86,6 +87,12 @@ async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let jwt = Arc::new(Jwt::issuer(issuer).unwrap().audience(&url));
     let seen = Seen { tokens: Arc::default(), tenants: Arc::default(), rejects: Arc::default(), jwt };
+    serve_upstream(listener, version, &seen);
+    (url, seen)
+}
+
+/// Serves the tools of an upstream server, and a resource. Returns the task that serves.
+fn serve_upstream(listener: TcpListener, version: ProtocolVersion, seen: &Seen) -> JoinHandle<()> {
     let identity = async |caller: Principal| {
         let scopes: Vec<String> = caller.scopes.into_iter().collect();
         format!("{} {} {}", caller.subject, caller.client_id.unwrap_or_default(), scopes.join(","))
@@ -94,11 +101,11 @@ async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
         let Answer { name } = inputs.elicit("name", "Your name?").await?;
         Ok::<_, ToolError>(name)
     };
-    let server = Server::builder("upstream", "1").versions([version]);
+    let server = Server::builder("upstream", "1").versions([version]).resource(resource("x:a", async || "a"));
     let server = server.tool(tool("identity", identity)).tool(tool("asks", asks)).build();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let config = HttpConfig::new().public_url(&url).authenticate(seen.clone());
-    tokio::spawn(async move { server.serve_http_on(listener, config).await });
-    (url, seen)
+    tokio::spawn(async move { drop(server.serve_http_on(listener, config).await) })
 }
 
 /// A gateway over HTTP in front of two servers, with an authorization server for all of them.
@@ -111,6 +118,10 @@ struct World {
 
 impl World {
     async fn new(version: ProtocolVersion, scope: Option<&str>) -> Self {
+        Self::of(Host::builder("gateway", "1"), version, scope).await
+    }
+
+    async fn of(host: HostBuilder, version: ProtocolVersion, scope: Option<&str>) -> Self {
         let client = RegisteredClient::with_secret("gateway", SECRET);
         let issuer = AuthorizationServer::builder().client(client).start().await.unwrap();
         let (first, one) = upstream(version, issuer.issuer()).await;
@@ -127,7 +138,7 @@ impl World {
         let environment = Environment::default().variable("SECRET", SECRET);
         let config = ConfigFile::parse(Path::new("/p/.mcp.json"), &text, Scope::Named, &environment).unwrap();
         assert!(config.errors.is_empty() && !format!("{config:?}").contains(SECRET), "{config:?}");
-        let host = timeout(SOON, Host::builder("gateway", "1").config_file(&config).start()).await.unwrap().unwrap();
+        let host = timeout(SOON, host.config_file(&config).start()).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let jwt = Jwt::issuer(issuer.issuer()).unwrap().audience(&url).keep_subject_token();
@@ -330,6 +341,47 @@ async fn the_token_of_another_issuer_is_not_sent_to_the_token_endpoint() {
     let ada = timeout(SOON, client().connect(http)).await.unwrap().unwrap();
     assert_eq!(reason(&identity(&ada, "one").await.unwrap_err()), "token_of_other_issuer");
     assert_eq!(world.exchanges(), 0);
+}
+
+#[tokio::test]
+async fn a_lost_subscription_uses_the_newest_token_of_its_subscribers() {
+    let version = ProtocolVersion::LATEST;
+    let world = World::of(Host::builder("gateway", "1").reconnect(Reconnect::never()), version, None).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = format!("http://{address}/mcp");
+    let jwt = Arc::new(Jwt::issuer(world.issuer.issuer()).unwrap().audience(&url));
+    let seen = Seen { jwt, rejects: Arc::default(), ..world.upstreams[0].clone() };
+    let serving = serve_upstream(listener, version, &seen);
+    let mut definition = ServerDefinition::http("three", &url);
+    if let config::Endpoint::Http(http) = &mut definition.endpoint {
+        http.token_exchange = Some(config::TokenExchange::new(world.issuer.issuer(), "gateway", SECRET).into());
+    }
+    world.host.add_definition(&definition).unwrap();
+    timeout(SOON, world.host.catalog_changes().wait_for(|catalog| catalog.tool("three__identity").is_ok()))
+        .await
+        .unwrap();
+    let (former, newest) = (world.token("ada", &["read"]).await, world.token("ada", &["read"]).await);
+    assert_ne!(former, newest);
+    let subscribe = |user: Client| async move { (user.subscribe(["mcp://three/x:a"]).await.map_err(drop), user) };
+    let subscribed = timeout(SOON, subscribe(world.user(version, &former).await)).await.unwrap();
+    assert!(subscribed.0.is_ok());
+    // The server returns, and rejects each token.
+    serving.abort();
+    drop(serving.await);
+    seen.rejects.store(usize::MAX, Ordering::SeqCst);
+    let _serving = serve_upstream(TcpListener::bind(address).await.unwrap(), version, &seen);
+    let _waiting = tokio::spawn(subscribe(world.user(version, &newest).await));
+    let is_exchanged = || {
+        let requests = world.issuer.requests();
+        requests.iter().any(|request| request.parameter("subject_token") == Some(&newest))
+    };
+    let exchanged = async {
+        while !is_exchanged() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SOON, exchanged).await.unwrap();
 }
 
 #[tokio::test]
