@@ -53,6 +53,7 @@ use mcp_server_core::{
     source::SourceCall,
 };
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
 
 use self::{
     announce::Announcer,
@@ -118,6 +119,8 @@ struct Core {
     /// Held by the request that merges a catalog, and by the thread that merges a large one for it. Readers of the lists do not wait
     /// for it, and a thread that merges a small catalog without a wait does not hold it.
     merging: Arc<tokio::sync::Mutex<()>>,
+    /// The permits of the threads that write the lists of callers.
+    writers: Arc<Semaphore>,
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
@@ -297,6 +300,7 @@ impl GatewayBuilder {
                 hop: self.keys.as_ref().map_or_else(|| self.hop.clone(), |keys| self.hop.of_fleet(keys)),
                 merged: RwLock::default(),
                 merging: Arc::default(),
+                writers: Arc::new(Semaphore::new(views::WRITERS)),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
                 passed_rounds: OnceLock::new(),

@@ -80,8 +80,8 @@ impl Core {
     /// the caller is left out, and a server that leads to this gateway too.
     pub(super) fn merged_instructions(&self, principal: Option<&Arc<str>>) -> Option<String> {
         let merged = self.newest_merged();
-        let lists = self.lists(&merged, principal);
-        let is_of_caller = |server: &str| Arc::ptr_eq(&lists, merged.lists()) || lists.has_items_of_server(server);
+        let servers = self.visible_servers(&merged, principal);
+        let is_of_caller = |server: &str| servers.as_ref().is_none_or(|servers| servers.contains(server));
         let is_visible = |server: &str| merged.serves(server) && is_of_caller(server);
         let slots = self.host.shared().registry.slots();
         let characters = self.host.shared().registry.settings.characters;

@@ -152,6 +152,11 @@ impl Merged {
         self.catalog.facts().iter().flat_map(|facts| facts.gateways.iter().map(|id| &**id)).collect()
     }
 
+    /// Whether the lists are so short that a thread for requests can write those of a caller.
+    pub(super) fn is_small(&self) -> bool {
+        is_small(&self.catalog)
+    }
+
     /// Whether these are the lists of a newer catalog.
     pub(super) fn is_newer_than(&self, catalog: &Catalog) -> bool {
         self.catalog.generation() > catalog.generation()
@@ -233,16 +238,17 @@ impl Deref for Merged {
     }
 }
 
+impl Selection {
+    /// Returns the bytes of the selection.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|of_list| of_list.len()).sum()
+    }
+}
+
 impl Lists {
     /// Returns the items that fulfil a condition.
     pub(super) fn select(&self, keeps: impl Fn(ItemKind, &Item) -> bool) -> Selection {
-        let of = |kind: ItemKind, items: &Items| items.all.iter().map(|item| keeps(kind, item)).collect();
-        Selection([
-            of(ItemKind::Tool, &self.tools),
-            of(ItemKind::Resource, &self.resources),
-            of(ItemKind::ResourceTemplate, &self.templates),
-            of(ItemKind::Prompt, &self.prompts),
-        ])
+        Selection(self.all().map(|(kind, items)| items.all.iter().map(|item| keeps(kind, item)).collect()))
     }
 
     /// Returns the selected items, for the caches of single callers.
@@ -257,13 +263,17 @@ impl Lists {
 
     /// Returns the bytes that these lists need beside the items, with their pages written for two revisions.
     pub(super) fn bytes(&self) -> usize {
-        [&self.tools, &self.resources, &self.templates, &self.prompts].map(Items::bytes).iter().sum()
+        self.all().iter().map(|(_, items)| items.bytes()).sum()
     }
 
-    /// Whether a list has an item of a server.
-    pub(super) fn has_items_of_server(&self, server: &str) -> bool {
-        let lists = [&self.tools, &self.resources, &self.templates, &self.prompts];
-        lists.into_iter().any(|items| items.iter().any(|item| *item.server == *server))
+    /// Returns the lists with their kinds.
+    pub(super) fn all(&self) -> [(ItemKind, &Items); 4] {
+        [
+            (ItemKind::Tool, &self.tools),
+            (ItemKind::Resource, &self.resources),
+            (ItemKind::ResourceTemplate, &self.templates),
+            (ItemKind::Prompt, &self.prompts),
+        ]
     }
 
     pub(super) fn list(&self, list: SourceList) -> Option<&Items> {

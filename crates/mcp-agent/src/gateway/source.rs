@@ -72,7 +72,7 @@ impl Source for Relays {
     fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
         Box::pin(async move {
             let principal = identity(call.context().principal());
-            let lists = self.core.lists(&*self.core.merged().await, principal.as_ref());
+            let lists = self.core.lists(&self.core.merged().await, principal.as_ref()).await;
             let page = lists.list(list).and_then(|items: &Items| items.page(call.cursor()));
             page.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: list again"))
         })

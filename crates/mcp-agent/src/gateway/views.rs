@@ -1,6 +1,9 @@
 //! The lists of single callers: without the items that the policies deny to them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
@@ -10,7 +13,7 @@ use super::{
     merged::{Lists, Merged, Selection},
 };
 use crate::{
-    policy::{Policy, PolicyInput},
+    policy::{Gate, Policy, PolicyInput, Rule},
     registry::Slot,
 };
 
@@ -18,25 +21,43 @@ use crate::{
 const CALLERS: usize = 4096;
 const BYTES: usize = 32 << 20;
 
+/// The largest number of threads that write the lists of callers.
+pub(super) const WRITERS: usize = 4;
+
 /// The lists of callers, for the policies that they were written for.
 #[derive(Default)]
 pub(super) struct Views {
     kept: Mutex<Kept>,
 }
 
-#[derive(Default)]
-struct Kept {
+/// The policies, and the servers with their rules.
+#[derive(Clone, Default)]
+struct Decisions {
     policies: Vec<Arc<Policy>>,
     /// The number of changes of the set of servers.
     servers: u64,
+}
+
+#[derive(Default)]
+struct Kept {
+    decisions: Decisions,
     views: HashMap<Option<Arc<str>>, Arc<Lists>>,
     /// The lists by their items. Callers that see the same items share them.
     shared: HashMap<Selection, Arc<Lists>>,
-    /// The bytes of the shared lists.
+    /// The bytes of the shared lists and of their selections.
     bytes: usize,
 }
 
 impl Kept {
+    /// Whether the lists were written for these decisions.
+    fn is_of(&self, decisions: &Decisions) -> bool {
+        let Decisions { policies, servers } = &self.decisions;
+        let is_same = |(one, other): (&Arc<Policy>, &Arc<Policy>)| Arc::ptr_eq(one, other);
+        *servers == decisions.servers
+            && policies.len() == decisions.policies.len()
+            && policies.iter().zip(&decisions.policies).all(is_same)
+    }
+
     /// Returns the lists of another caller with the same items, and keeps them for this caller.
     fn share(&mut self, principal: &Option<Arc<str>>, selection: &Selection) -> Option<Arc<Lists>> {
         let lists = Arc::clone(self.shared.get(selection)?);
@@ -52,7 +73,7 @@ impl Kept {
         if let Some(lists) = self.share(principal, &selection) {
             return lists;
         }
-        let (bytes, lists) = (lists.bytes(), Arc::new(lists));
+        let (bytes, lists) = (lists.bytes() + selection.bytes(), Arc::new(lists));
         if self.bytes + bytes > BYTES || self.views.len() >= CALLERS {
             self.views.clear();
             self.shared.clear();
@@ -77,43 +98,86 @@ impl Core {
         gate.denies(&input, rules)
     }
 
-    /// Returns the lists of a caller.
-    pub(super) fn lists(&self, merged: &Merged, principal: Option<&Arc<str>>) -> Arc<Lists> {
-        let shared = self.host.shared();
-        let slots = shared.registry.slots();
-        if !shared.gate.decides() && slots.iter().all(|slot| slot.options.rules.is_empty()) {
-            return Arc::clone(merged.lists());
+    /// Returns the lists of a caller. A thread for blocking work writes large lists.
+    pub(super) async fn lists(self: &Arc<Self>, merged: &Arc<Merged>, principal: Option<&Arc<str>>) -> Arc<Lists> {
+        if let Some(known) = self.known_lists(merged, principal) {
+            return known;
         }
-        let servers = shared.registry.changes();
-        let policies: Vec<Arc<Policy>> = shared.gate.files().map(|file| file.policy()).collect();
-        let principal = principal.cloned();
-        let is_current = |kept: &Kept| {
-            let is_same = |(one, other): (&Arc<Policy>, &Arc<Policy>)| Arc::ptr_eq(one, other);
-            kept.servers == servers
-                && kept.policies.len() == policies.len()
-                && kept.policies.iter().zip(&policies).all(is_same)
-        };
-        {
-            let mut kept = merged.views.kept.lock();
-            if !is_current(&kept) {
-                *kept = Kept { policies: policies.clone(), servers, ..Kept::default() };
-            }
-            if let Some(view) = kept.views.get(&principal) {
-                return Arc::clone(view);
-            }
+        if merged.is_small() {
+            return self.written_lists(merged, principal);
         }
-        let rules = |server: &str| {
-            let slot = slots.iter().find(|slot| &*slot.name == server);
-            slot.map_or(&[][..], |slot| &slot.options.rules[..])
-        };
-        let selection = merged.lists().select(|kind, item| {
-            let mut input = input(kind, item);
-            input.principal = principal.as_deref().map(str::to_owned);
-            !shared.gate.denies(&input, rules(&item.server))
+        Box::pin(self.lists_of_thread(merged, principal)).await
+    }
+
+    async fn lists_of_thread(self: &Arc<Self>, merged: &Arc<Merged>, principal: Option<&Arc<str>>) -> Arc<Lists> {
+        // The thread of a cancelled request continues, and keeps the permit.
+        let permit = Arc::clone(&self.writers).acquire_owned().await;
+        // Another request of the caller can have written the lists meanwhile.
+        if let Some(known) = self.known_lists(merged, principal) {
+            return known;
+        }
+        let (core, of_thread, caller) = (Arc::clone(self), Arc::clone(merged), principal.cloned());
+        let written = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            core.written_lists(&of_thread, caller.as_ref())
         });
+        // The task ends without lists only if the runtime shuts down.
+        written.await.unwrap_or_else(|_| self.written_lists(merged, principal))
+    }
+
+    /// Returns the servers of which the policies permit an item to a caller; `None` if no policy decides. Writes no lists.
+    pub(super) fn visible_servers(&self, merged: &Merged, principal: Option<&Arc<str>>) -> Option<HashSet<Arc<str>>> {
+        let known = self.known_lists(merged, principal);
+        if known.as_ref().is_some_and(|known| Arc::ptr_eq(known, merged.lists())) {
+            return None;
+        }
+        let slots = self.host.shared().registry.slots();
+        let decider = Decider::new(&self.host.shared().gate, &slots, principal);
+        let mut visible = HashSet::<Arc<str>>::new();
+        for (kind, items) in known.as_ref().unwrap_or(merged.lists()).all() {
+            let mut denied = HashMap::<&str, bool>::new();
+            for item in items.iter() {
+                if visible.contains(&item.server) {
+                    continue;
+                }
+                let is_denied = || decider.denies_kind(kind, item);
+                if known.is_some()
+                    || (!*denied.entry(&item.server).or_insert_with(is_denied) && decider.permits(kind, item))
+                {
+                    visible.insert(Arc::clone(&item.server));
+                }
+            }
+        }
+        Some(visible)
+    }
+
+    /// Returns the lists of a caller that are written; all lists if no policy decides.
+    fn known_lists(&self, merged: &Merged, principal: Option<&Arc<str>>) -> Option<Arc<Lists>> {
+        let shared = self.host.shared();
+        if !shared.gate.decides() && shared.registry.slots().iter().all(|slot| slot.options.rules.is_empty()) {
+            return Some(Arc::clone(merged.lists()));
+        }
+        let (decisions, principal) = (self.decisions(), principal.cloned());
+        let kept = merged.views.kept.lock();
+        if kept.is_of(&decisions) { kept.views.get(&principal).cloned() } else { None }
+    }
+
+    /// Returns the lists of a caller, and writes them if no caller sees the same items.
+    fn written_lists(&self, merged: &Merged, principal: Option<&Arc<str>>) -> Arc<Lists> {
+        let decisions = self.decisions();
+        let principal = principal.cloned();
         {
             let mut kept = merged.views.kept.lock();
-            if is_current(&kept)
+            if !kept.is_of(&decisions) {
+                *kept = Kept { decisions: decisions.clone(), ..Kept::default() };
+            }
+        }
+        let slots = self.host.shared().registry.slots();
+        let decider = Decider::new(&self.host.shared().gate, &slots, principal.as_ref());
+        let selection = merged.lists().select(|kind, item| decider.permits(kind, item));
+        {
+            let mut kept = merged.views.kept.lock();
+            if kept.is_of(&decisions)
                 && let Some(lists) = kept.share(&principal, &selection)
             {
                 return lists;
@@ -122,7 +186,46 @@ impl Core {
         let lists = merged.lists().selected(&selection);
         let mut kept = merged.views.kept.lock();
         // The policies can have changed meanwhile.
-        if is_current(&kept) { kept.keep(&principal, selection, lists) } else { Arc::new(lists) }
+        if kept.is_of(&decisions) { kept.keep(&principal, selection, lists) } else { Arc::new(lists) }
+    }
+
+    fn decisions(&self) -> Decisions {
+        let shared = self.host.shared();
+        let servers = shared.registry.changes();
+        Decisions { policies: shared.gate.files().map(|file| file.policy()).collect(), servers }
+    }
+}
+
+/// Decides which items a caller sees.
+struct Decider<'a> {
+    gate: &'a Gate,
+    rules: HashMap<&'a str, &'a [Rule]>,
+    principal: Option<String>,
+}
+
+impl<'a> Decider<'a> {
+    fn new(gate: &'a Gate, slots: &'a [Arc<Slot>], principal: Option<&Arc<str>>) -> Self {
+        let rules = slots.iter().map(|slot| (&*slot.name, &slot.options.rules[..])).collect();
+        Self { gate, rules, principal: principal.map(|principal| principal.to_string()) }
+    }
+
+    fn permits(&self, kind: ItemKind, item: &Item) -> bool {
+        !self.gate.denies(&self.input(kind, item), self.rules_of(item))
+    }
+
+    /// Whether the policies deny all items of this kind and of the server of an item.
+    fn denies_kind(&self, kind: ItemKind, item: &Item) -> bool {
+        self.gate.denies_kind(&self.input(kind, item), self.rules_of(item))
+    }
+
+    fn input(&self, kind: ItemKind, item: &Item) -> PolicyInput {
+        let mut input = input(kind, item);
+        input.principal.clone_from(&self.principal);
+        input
+    }
+
+    fn rules_of(&self, item: &Item) -> &'a [Rule] {
+        self.rules.get(&*item.server).copied().unwrap_or_default()
     }
 }
 
@@ -140,10 +243,17 @@ pub(super) fn input(kind: ItemKind, item: &Item) -> PolicyInput {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        task::{Context, Waker},
+        time::Duration,
+    };
+
+    use mcp_server::{Server, tool};
     use mcp_server_core::source::{SourceDefinition, SourceList};
+    use tokio::time::timeout;
 
     use super::*;
-    use crate::catalog::ServerTasks;
+    use crate::{Gateway, Host, catalog::ServerTasks, policy::Effect};
 
     /// Returns merged lists with one tool of a size.
     fn lists(bytes: usize) -> Lists {
@@ -170,7 +280,7 @@ mod tests {
         let (ada, grace, linus) = (keep("ada", true), keep("grace", true), keep("linus", false));
         assert!(Arc::ptr_eq(&ada, &grace) && !Arc::ptr_eq(&ada, &linus));
         assert_eq!(linus.list(SourceList::Tools).map(|tools| tools.iter().count()), Some(0));
-        assert_eq!((kept.views.len(), kept.shared.len(), kept.bytes), (3, 2, ada.bytes() + linus.bytes()));
+        assert_eq!((kept.views.len(), kept.shared.len(), kept.bytes), (3, 2, ada.bytes() + linus.bytes() + 2));
 
         // Each list with other items is written once. The bytes of all lists stay below the limit.
         let large: Vec<Lists> = (1..10).map(|n| lists(BYTES / 5 + n)).collect();
@@ -182,6 +292,47 @@ mod tests {
         for caller in 0..2 * CALLERS {
             kept.keep(&Some(format!("c{caller}").into()), select(true), all.selected(&select(true)));
             assert!(kept.views.len() <= CALLERS);
+        }
+    }
+
+    #[test]
+    fn the_selections_of_lists_count() {
+        let mut kept = Kept::default();
+        for number in 0..10 {
+            kept.keep(&Some(number.to_string().into()), Selection::of_number(BYTES / 5 + number), Lists::default());
+            assert!(kept.bytes <= BYTES && kept.shared.len() <= 4, "{} {}", kept.bytes, kept.shared.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_writes_large_lists_and_the_instructions_write_none() {
+        for (count, is_large) in [(10, false), (300, true)] {
+            let server = (0..count).fold(Server::builder("s", "1"), |s, n| s.tool(tool(format!("t{n}"), async || "t")));
+            let server = server.instructions("text").build();
+            let of_guests = Rule::new(Effect::Deny).principal("guest-*".parse().unwrap());
+            let of_ada = Rule::new(Effect::Deny).tool("t1*".parse().unwrap()).principal("ada".parse().unwrap());
+            let policy = Policy::new().rule(of_guests).rule(of_ada);
+            let host = Host::builder("gateway", "1").server("s", &server).policy(policy).start().await.unwrap();
+            let core = Gateway::builder(host).core();
+            let merged = core.merged().await;
+            let [ada, guest] = ["ada", "guest-7"].map(Arc::<str>::from);
+            let instructions = |caller| core.merged_instructions(Some(caller)).is_some();
+            assert!(instructions(&ada) && !instructions(&guest) && merged.views.kept.lock().views.is_empty());
+            let permits = core.writers.acquire_many(u32::try_from(WRITERS).unwrap()).await.unwrap();
+            let mut listed = Box::pin(core.lists(&merged, Some(&ada)));
+            // A thread needs a permit.
+            let polled = listed.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(polled.is_pending(), is_large, "{count}");
+            drop((listed, permits));
+            for (caller, listed) in
+                [(&ada, (0..count).filter(|n| !n.to_string().starts_with('1')).count()), (&guest, 0)]
+            {
+                let lists = core.lists(&merged, Some(caller));
+                let lists = timeout(Duration::from_secs(20), lists).await.unwrap();
+                assert_eq!(lists.tools.iter().count(), listed, "{count} {caller}");
+                assert!(core.known_lists(&merged, Some(caller)).is_some_and(|known| Arc::ptr_eq(&known, &lists)));
+            }
+            assert!(instructions(&ada) && !instructions(&guest));
         }
     }
 }
