@@ -75,7 +75,7 @@ use self::{
     used::UsedStates,
 };
 pub use self::{
-    item::{DroppedItem, ItemKind},
+    item::{DroppedItem, InvalidItem, ItemKind},
     names::{Names, UnknownNames},
 };
 use crate::{Catalog, Host};
@@ -192,6 +192,14 @@ impl Gateway {
         self.core.merged_here().dropped.clone()
     }
 
+    /// Returns the items that the gateway does not serve, because a name occurs twice in an object of their definitions.
+    ///
+    /// See the example of [`InvalidItem`].
+    #[must_use]
+    pub fn invalid_items(&self) -> Vec<InvalidItem> {
+        self.core.merged_here().invalid.clone()
+    }
+
     /// Returns the servers that the gateway does not serve, because they lead to the gateway itself.
     ///
     /// ```
@@ -207,13 +215,14 @@ impl Gateway {
         self.core.merged_here().circular.clone()
     }
 
-    /// Returns the servers that lead to the gateway itself, and at most `most` items that the gateway does not serve. Both are those of
-    /// one catalog: the former one while a large catalog is merged, because this thread does not merge it.
+    /// Returns the servers that lead to the gateway itself, at most `most` dropped items, and at most `most` invalid ones. All are those
+    /// of one catalog: the former one while a large catalog is merged, because this thread does not merge it.
     #[doc(hidden)]
     #[must_use]
-    pub fn newest_diagnostics(&self, most: usize) -> (Vec<Arc<str>>, Vec<DroppedItem>) {
+    pub fn newest_diagnostics(&self, most: usize) -> (Vec<Arc<str>>, Vec<DroppedItem>, Vec<InvalidItem>) {
         let merged = self.core.newest_merged();
-        (merged.circular.clone(), merged.dropped.iter().take(most).cloned().collect())
+        let dropped = merged.dropped.iter().take(most).cloned().collect();
+        (merged.circular.clone(), dropped, merged.invalid.iter().take(most).cloned().collect())
     }
 
     /// Returns the host with the servers of the gateway.
@@ -534,12 +543,12 @@ mod tests {
         let (first, second) = (server().build(), server().build());
         let host = Host::builder("gateway", "1").server("first", &first).server("second", &second);
         let gateway = Gateway::builder(host.start().await.unwrap()).names(Names::Raw).gateway();
-        assert_eq!(gateway.newest_diagnostics(100), (Vec::new(), Vec::new()));
+        assert_eq!(gateway.newest_diagnostics(100), (Vec::new(), Vec::new(), Vec::new()));
         gateway.core.merged().await;
         let all = gateway.diagnostics();
         for most in [0, 100, 1000] {
-            let (circular, dropped) = gateway.newest_diagnostics(most);
-            assert_eq!((circular.len(), &dropped[..]), (0, &all[..most.min(150)]), "{most}");
+            let (circular, dropped, invalid) = gateway.newest_diagnostics(most);
+            assert_eq!((circular.len(), &dropped[..], invalid.len()), (0, &all[..most.min(150)], 0), "{most}");
         }
     }
 }

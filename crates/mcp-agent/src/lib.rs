@@ -53,7 +53,9 @@ pub mod search;
 mod sharing;
 
 #[cfg(feature = "gateway")]
-pub use self::gateway::{DroppedItem, Gateway, GatewayBuilder, GatewayError, ItemKind, Names, UnknownNames};
+pub use self::gateway::{
+    DroppedItem, Gateway, GatewayBuilder, GatewayError, InvalidItem, ItemKind, Names, UnknownNames,
+};
 #[cfg(feature = "oauth")]
 pub use self::host::{connector_with_oauth, oauth_settings, token_exchange_authorizer};
 #[cfg(feature = "oauth")]

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use mcp_protocol::Excerpt;
 use mcp_server_core::source::SourceDefinition;
 
 use crate::{CatalogTool, catalog::ServerTasks};
@@ -63,7 +64,8 @@ impl fmt::Display for ItemKind {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error(
-    "the {kind} {name:?} of {server:?} is left out, because {winner:?} has a {kind} with this name: use provider names{}",
+    "the {kind} {:?} of {server:?} is left out, because {winner:?} has a {kind} with this name: use provider names{}",
+    Excerpt::new(name),
     if matches!(kind, ItemKind::Tool) { ", or leave one of the two tools out" } else { "" }
 )]
 #[non_exhaustive]
@@ -76,4 +78,30 @@ pub struct DroppedItem {
     pub server: Arc<str>,
     /// The server whose item has the name.
     pub winner: Arc<str>,
+}
+
+/// An item that a gateway does not serve, because a name occurs twice in an object of its definition. Two clients could read different
+/// definitions.
+///
+/// ```
+/// fn show(gateway: &mcp_agent::Gateway) {
+///     for item in gateway.invalid_items() {
+///         println!("{} {} of {}: {item}", item.kind, item.name, item.server);
+///     }
+/// }
+/// # let _ = show;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[error(
+    "the {kind} {:?} of {server:?} is left out, because a name occurs twice in an object of its definition",
+    Excerpt::new(name)
+)]
+#[non_exhaustive]
+pub struct InvalidItem {
+    /// The kind of the item.
+    pub kind: ItemKind,
+    /// The name, the URI or the template for clients.
+    pub name: String,
+    /// The server with the item.
+    pub server: Arc<str>,
 }

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashMap, HashSet},
+    hash::Hash,
     ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -16,7 +17,7 @@ use mcp_server_core::{
 };
 use mcp_uri_template::UriTemplate;
 
-use super::{DroppedItem, ItemKind, Names, definition, hops::HopId, item::Item, views::Views};
+use super::{DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, views::Views};
 use crate::{
     Catalog, CatalogItem,
     catalog::{ListFacts, ListHint, ServerTasks},
@@ -29,7 +30,7 @@ const PAGE_BYTES: usize = 1 << 20;
 const PLACES: usize = 64;
 /// The items of a small catalog.
 const SMALL: usize = 200;
-/// The largest number of dropped items that one merge logs.
+/// The largest numbers of dropped and of invalid items that one merge logs.
 const LOGGED: usize = 100;
 
 /// The lists of a generation of the catalog.
@@ -38,6 +39,7 @@ pub(super) struct Merged {
     catalog: Arc<Catalog>,
     lists: Arc<Lists>,
     pub(super) dropped: Vec<DroppedItem>,
+    pub(super) invalid: Vec<InvalidItem>,
     /// The servers that lead to this gateway.
     pub(super) circular: Vec<Arc<str>>,
     matchers: OnceLock<Vec<(Arc<str>, UriTemplate)>>,
@@ -85,7 +87,7 @@ struct Candidate<'a> {
 impl Merged {
     /// Merges the lists of a catalog. Unchanged items keep their definitions of the former lists.
     pub(super) fn new(catalog: &Arc<Catalog>, names: Names, own: &HopId, former: &Self) -> Self {
-        let mut dropped = Vec::new();
+        let mut left_out = (Vec::new(), Vec::new());
         let servers: HashMap<&str, &Arc<str>> = catalog.shared_servers().iter().map(|name| (&**name, name)).collect();
         // The lists of a server that leads to this gateway contain the lists of this gateway.
         let leads_back = |facts: &ListFacts| facts.gateways.iter().any(|id| own.has_declared(id));
@@ -113,22 +115,22 @@ impl Merged {
                 tasks: tasks.get(tool.server()).copied().unwrap_or_default(),
             })
         });
-        let tools = Items::new(ItemKind::Tool, names, tools, &former.tools, &mut dropped);
+        let tools = Items::new(ItemKind::Tool, names, tools, &former.tools, &mut left_out);
         let resources = catalog.resources().iter().filter(|item| serves(item.server())).map(|item| {
             let uri = &item.item().uri;
             Candidate::new(item, uri, names.uri(item.server(), uri))
         });
-        let resources = Items::new(ItemKind::Resource, names, resources, &former.resources, &mut dropped);
+        let resources = Items::new(ItemKind::Resource, names, resources, &former.resources, &mut left_out);
         let templates = catalog.templates().iter().filter(|item| serves(item.server())).map(|item| {
             let template = &item.item().uri_template;
             Candidate::new(item, template, names.uri(item.server(), template))
         });
-        let templates = Items::new(ItemKind::ResourceTemplate, names, templates, &former.templates, &mut dropped);
+        let templates = Items::new(ItemKind::ResourceTemplate, names, templates, &former.templates, &mut left_out);
         let prompts = catalog.prompts().iter().filter(|item| serves(item.server())).map(|item| {
             let name = &item.item().name;
             Candidate::new(item, name, names.name(item.server(), name))
         });
-        let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut dropped);
+        let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut left_out);
         let facts = || catalog.shared_servers().iter().zip(catalog.facts()).filter(|(name, _)| serves(name));
         let hint = |items: &Items, of: fn(&ListFacts) -> ListHint| {
             let with_items: HashSet<&str> = items.iter().map(|item| &*item.server).collect();
@@ -143,8 +145,8 @@ impl Merged {
             templates: templates.with_pages(of_templates),
             prompts: prompts.with_pages(of_prompts),
         };
-        let (catalog, lists) = (Arc::clone(catalog), Arc::new(lists));
-        Self { catalog, lists, dropped, circular, matchers: OnceLock::new(), views: Views::default() }
+        let (catalog, lists, (dropped, invalid)) = (Arc::clone(catalog), Arc::new(lists), left_out);
+        Self { catalog, lists, dropped, invalid, circular, matchers: OnceLock::new(), views: Views::default() }
     }
 
     /// Returns the ids of the gateways behind the servers.
@@ -168,15 +170,19 @@ impl Merged {
         for server in self.circular.iter().filter(|server| !former.circular.contains(server)) {
             tracing::warn!(%server, "the gateway does not serve a server that leads to the gateway itself: remove it from the configuration file");
         }
+        let log = |invalid: &InvalidItem| tracing::warn!(%invalid, "the gateway does not serve an item");
+        let rest = log_new(&former.invalid, &self.invalid, log);
+        if rest > 0 {
+            tracing::warn!(
+                items = rest,
+                "the gateway does not serve further items, because their definitions are invalid"
+            );
+        }
         if drops_are_errors {
             return;
         }
-        let known: HashSet<&DroppedItem> = former.dropped.iter().collect();
-        let mut new = self.dropped.iter().filter(|dropped| !known.contains(dropped));
-        for dropped in new.by_ref().take(LOGGED) {
-            tracing::warn!(%dropped, "the gateway does not serve an item");
-        }
-        let rest = new.count();
+        let log = |dropped: &DroppedItem| tracing::warn!(%dropped, "the gateway does not serve an item");
+        let rest = log_new(&former.dropped, &self.dropped, log);
         if rest > 0 {
             tracing::warn!(items = rest, "the gateway does not serve further items, because their names are taken");
         }
@@ -287,6 +293,14 @@ impl Lists {
     }
 }
 
+/// Logs the first items that the former lists did not leave out. Returns the number of the other ones.
+fn log_new<T: Eq + Hash>(former: &[T], now: &[T], log: impl Fn(&T)) -> usize {
+    let known: HashSet<&T> = former.iter().collect();
+    let mut new = now.iter().filter(|item| !known.contains(item));
+    new.by_ref().take(LOGGED).for_each(log);
+    new.count()
+}
+
 /// Whether the merge of a catalog is so short that a thread for requests can run it.
 pub(super) fn is_small(catalog: &Catalog) -> bool {
     let items = catalog.tools().len() + catalog.resources().len() + catalog.templates().len() + catalog.prompts().len();
@@ -325,15 +339,12 @@ impl<'a> Candidate<'a> {
             && (self.tool.is_some() || *self.json == *former.json)
     }
 
-    fn item(self, kind: ItemKind, names: Names) -> Option<Item> {
+    /// Returns the item; `None` if its definition is invalid.
+    fn item(&self, kind: ItemKind, names: Names) -> Option<Item> {
         let definition = match self.tool {
             Some(tool) => definition::of_tool(tool, &self.key, names, self.tasks),
             None => definition::of_item(kind, self.json, self.original, &self.key),
-        };
-        let Some(definition) = definition else {
-            tracing::warn!(%kind, name = &*self.key, "a definition cannot be written");
-            return None;
-        };
+        }?;
         Some(Item {
             server: Arc::clone(self.server),
             original: self.original.into(),
@@ -341,7 +352,7 @@ impl<'a> Candidate<'a> {
             json: if self.tool.is_some() { Box::default() } else { self.json.into() },
             tool: self.tool.cloned(),
             tasks: self.tasks,
-            key: self.key.into(),
+            key: (*self.key).into(),
             definition,
         })
     }
@@ -353,7 +364,7 @@ impl Items {
         names: Names,
         candidates: impl Iterator<Item = Candidate<'a>>,
         former: &Self,
-        dropped: &mut Vec<DroppedItem>,
+        (dropped, invalid): &mut (Vec<DroppedItem>, Vec<InvalidItem>),
     ) -> Self {
         let mut items = Self::default();
         let candidates: Vec<Candidate<'_>> = candidates.collect();
@@ -374,7 +385,11 @@ impl Items {
                 continue;
             }
             let known = former.get(&candidate.key).filter(|known| candidate.is(known)).cloned();
-            let Some(item) = known.or_else(|| candidate.item(kind, names).map(Arc::new)) else { continue };
+            let Some(item) = known.or_else(|| candidate.item(kind, names).map(Arc::new)) else {
+                let (name, server) = (candidate.key.into_owned(), Arc::clone(candidate.server));
+                invalid.push(InvalidItem { kind, name, server });
+                continue;
+            };
             items.by_key.insert(Arc::clone(&item.key), items.all.len());
             items.all.push(item);
         }

@@ -10,12 +10,13 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Gateway, Host};
+use mcp_agent::{Gateway, Host, ItemKind};
 use mcp_client::transport::Connect;
 use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError};
 use mcp_server::{
     Server,
     source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage, SourceResult},
+    tool,
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
@@ -91,6 +92,46 @@ impl Warnings {
     fn dispatch(&self) -> Dispatch {
         Dispatch::new(tracing_subscriber::registry().with(self.clone()))
     }
+}
+
+/// A server with invalid resources, and a valid one.
+struct Twice(usize);
+
+impl Source for Twice {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let long = "u".repeat(1000);
+        let invalid = (0..self.0).map(|n| format!(r#"{{"uri":"x:{n}{long}","name":"n","later":1,"later":2}}"#));
+        let all: Vec<String> = invalid.chain([r#"{"uri":"x:valid","name":"n"}"#.to_owned()]).collect();
+        page(all.iter().map(String::as_str).filter(|_| list == SourceList::Resources))
+    }
+}
+
+#[tokio::test]
+async fn each_invalid_definition_is_logged_once() {
+    const INVALID: usize = 110;
+    let warnings = Warnings::default();
+    let _default = tracing::dispatcher::set_default(&warnings.dispatch());
+    let invalid = Server::builder::<()>("s", "1").versions([LATEST]).source(Twice(INVALID)).build();
+    let healthy = Server::builder("t", "1").tool(tool("a", async || "a")).build();
+    let host = Host::builder("gateway", "1").server("s", &invalid).server("t", &healthy).start().await.unwrap();
+    let gateway = Gateway::builder(host.clone()).gateway();
+    // Another server changes its list, so the gateway merges all lists again.
+    for (name, count) in [("b", 2), ("c", 3)] {
+        let items = gateway.invalid_items();
+        let error = items[1].to_string();
+        assert_eq!((items.len(), items[1].kind, &*items[1].server), (INVALID, ItemKind::Resource, "s"));
+        assert!(items[1].name.starts_with("mcp://s/x:1uu") && error.contains("occurs twice"), "{error}");
+        healthy.tools().add(tool(name, async || "x")).unwrap();
+        let mut changes = host.catalog_changes();
+        let changed = changes.wait_for(|catalog| catalog.tools().len() == count);
+        timeout(SOON, changed).await.unwrap().unwrap();
+    }
+    assert_eq!(gateway.invalid_items().len(), INVALID);
+    let warnings = warnings.0.lock().unwrap();
+    let of_items: Vec<_> = warnings.iter().filter(|record| record.contains("does not serve")).collect();
+    assert_eq!(of_items.len(), 101, "{of_items:?}");
+    assert!(of_items.iter().all(|record| record.len() < 400), "{of_items:?}");
+    assert!(of_items[100].contains("items=10"), "{}", of_items[100]);
 }
 
 /// A server that cannot list its items.

@@ -2,13 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_agent::{DroppedItem, Gateway, Host, ServerState, ServerStatus};
+use mcp_agent::{DroppedItem, Gateway, Host, InvalidItem, ServerState, ServerStatus};
 use serde_json::{Value, json};
 
 use super::{logins::Renewable, unusable::Unusable};
 use crate::connection::VERSION;
 
-/// The most dropped items of a document.
+/// The most dropped items of a document, and the most invalid ones.
 const DROPPED: usize = 1000;
 
 /// Returns the states of all servers, and the items that the gateway does not serve. The lines of their stderr are not a part of it,
@@ -19,19 +19,25 @@ pub(super) fn document(gateway: &Gateway, unusable: &Unusable, renewable: &Renew
         host.statuses().iter().map(|status| server(host, renewable, status)).chain(unusable.states()).collect();
     let faults: Vec<String> = host.file_faults().into_iter().chain(unusable.faults().iter().cloned()).collect();
     // A request must not wait for the merge of a large catalog.
-    let (circular, left_out) = gateway.newest_diagnostics(DROPPED);
+    let (circular, left_out, faulty) = gateway.newest_diagnostics(DROPPED);
     let dropped: Vec<Value> = left_out.iter().map(dropped).collect();
+    let invalid: Vec<Value> = faulty.iter().map(invalid).collect();
     json!({
         "version": VERSION,
         "servers": servers,
         "faults": faults,
         "circular": circular,
         "dropped": dropped,
+        "invalid": invalid,
     })
 }
 
 fn dropped(item: &DroppedItem) -> Value {
     json!({ "kind": item.kind.to_string(), "name": item.name, "server": item.server, "winner": item.winner })
+}
+
+fn invalid(item: &InvalidItem) -> Value {
+    json!({ "kind": item.kind.to_string(), "name": item.name, "server": item.server })
 }
 
 fn server(host: &Host, renewable: &Renewable, status: &ServerStatus) -> Value {
