@@ -1,12 +1,9 @@
 //! The retry policy: a pure function from a failure to the next step of the client.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 use mcp_protocol::{ErrorCode, RpcError, tasks::ext::IDENTIFIER};
-use mcp_transport::TransportError;
+use mcp_transport::{TransportError, random};
 use serde_json::Value;
 
 use crate::{
@@ -305,8 +302,7 @@ fn misses_tasks_only(error: &RpcError) -> bool {
 /// Returns the wait before an attempt. It doubles with each attempt, up to `longest`, and varies by a quarter. The first attempt is 1.
 pub(crate) fn back_off(first: Duration, longest: Duration, attempt: u32) -> Duration {
     let wait = first.saturating_mul(1 << attempt.saturating_sub(1).min(20)).min(longest);
-    // The keys of a hasher are random, which is sufficient here.
-    let random = (RandomState::new().hash_one(attempt) % 1024) as u32;
+    let random = (random::next() % 1024) as u32;
     wait.mul_f64(0.75 + f64::from(random) / 2048.0)
 }
 

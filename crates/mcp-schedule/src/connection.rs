@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use mcp_protocol::RequestId;
+use mcp_protocol::{Message, RequestId};
 use mcp_transport::{BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +47,7 @@ use super::Schedule;
 /// ```
 #[derive(Clone)]
 pub struct Connections {
+    schedule: Schedule,
     shared: Arc<Mutex<Open>>,
 }
 
@@ -60,6 +61,7 @@ impl Connections {
     /// Cuts the open connections, as a broken network does. Messages on their way are lost.
     pub fn cut(&self) {
         let cut = std::mem::take(&mut self.shared.lock().cut);
+        self.schedule.record(|| "cut".to_owned());
         cut.cancel();
     }
 
@@ -79,7 +81,7 @@ impl fmt::Debug for Connections {
 /// Returns a connector with delays, and its connections.
 pub(super) fn connector<C: Connect>(schedule: Schedule, inner: C) -> (impl Connect, Connections) {
     let open = Open { cut: CancellationToken::new(), count: 0 };
-    let connections = Connections { shared: Arc::new(Mutex::new(open)) };
+    let connections = Connections { schedule: schedule.clone(), shared: Arc::new(Mutex::new(open)) };
     (Connector { schedule, inner, connections: connections.clone() }, connections)
 }
 
@@ -93,6 +95,7 @@ impl<C: Connect> Connect for Connector<C> {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         Box::pin(async move {
             self.schedule.pause().await;
+            self.schedule.record(|| "connect".to_owned());
             let transport = self.inner.connect().await?;
             let cut = {
                 let mut open = self.connections.shared.lock();
@@ -129,6 +132,20 @@ impl<C: Connect> Connect for Connector<C> {
     }
 }
 
+/// Returns the kind of a message and its method or its id. An id of a server is different in each run of a process.
+fn describe(frame: &Frame) -> String {
+    let of = |id: &RequestId| match id {
+        RequestId::Integer(id) => id.to_string(),
+        RequestId::String(_) => "of the server".to_owned(),
+    };
+    match Message::parse(&frame.message) {
+        Ok(Message::Request(request)) => format!("request {} {}", of(&request.id), request.method),
+        Ok(Message::Notification(notification)) => format!("notification {}", notification.method),
+        Ok(Message::Response(response)) => format!("response {}", response.id.as_ref().map(of).unwrap_or_default()),
+        Err(_) => "an invalid message".to_owned(),
+    }
+}
+
 fn pause(schedule: &Schedule) -> BoxFuture<'static, ()> {
     let schedule = schedule.clone();
     Box::pin(async move { schedule.pause().await })
@@ -157,6 +174,11 @@ impl Transport for Receiver {
             self.pause = None;
         }
         let frame = ready!(inner.poll_recv(cx));
+        self.schedule.record(|| match &frame {
+            Some(Ok(frame)) => format!("received {}", describe(frame)),
+            Some(Err(_)) => "received a fault".to_owned(),
+            None => "end".to_owned(),
+        });
         self.pause = Some(pause(&self.schedule));
         Poll::Ready(frame)
     }
@@ -199,12 +221,14 @@ impl FrameSender for Sender {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             let inner = self.inner().ok_or_else(TransportError::closed)?;
+            self.schedule.record(|| format!("send {}", describe(&frame)));
             // The pause comes before the frame is queued: a sender that is dropped has queued nothing.
             self.until_cut(inner.send(frame)).await
         })
     }
 
     fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+        self.schedule.record(|| format!("send {}", describe(&frame)));
         match self.inner() {
             Some(inner) => inner.try_send(frame),
             None => Err(TrySendError::Closed(frame)),

@@ -5,11 +5,12 @@
 //! delays messages and cuts connections. All choices come from the seed.
 //!
 //! Tasks that the code under test spawns run in the order in which they are woken. The pauses of the futures and of the
-//! transport change this order. A `HashMap` of the code under test can still have another order in each run.
+//! transport change this order. A seed repeats its run exactly, also with cut connections. The crates of this workspace make no choice
+//! by the order of a `HashMap`, by the clock of the system or by an unbiased `select!`. The code of a scenario must not either.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `MCP_SCHEDULE_SEEDS` | the number of seeds, in place of the number in the test |
+//! | `MCP_SCHEDULE_SEEDS` | the number of seeds, in place of the number in the test: at least 1 |
 //! | `MCP_SCHEDULE_SEED` | the only seed, to repeat a failure |
 //!
 //! ```
@@ -37,23 +38,27 @@
 
 mod connection;
 mod futures;
+#[cfg(feature = "models")]
+#[doc(hidden)]
+pub mod model;
 mod store;
 
 use std::{
     any::Any,
     env,
+    ops::RangeInclusive,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
 
 use mcp_store::Store;
-use mcp_transport::{BoxFuture, Connect};
+use mcp_transport::{BoxFuture, Connect, random};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Builder,
     task::yield_now,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use self::futures::RunAll;
@@ -73,15 +78,12 @@ const CHOICES: u64 = 5_000_000;
 /// Runs a scenario once for each of these seeds, from 0.
 ///
 /// # Panics
-/// If a run of the scenario panics, or does not end within a day of its clock. The message has the seed.
+/// If a run of the scenario panics, or does not end within a day of its clock. The message has the seed. Also if there is no seed, or
+/// if a variable is not a whole number.
 pub fn explore(seeds: u64, scenario: impl AsyncFn(Schedule)) {
-    let number = |name| env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let seeds = match number(SEED) {
-        Some(seed) => seed..seed.saturating_add(1),
-        None => 0..number(SEEDS).unwrap_or(seeds),
-    };
-    for seed in seeds {
-        let run = catch_unwind(AssertUnwindSafe(|| run(seed, &scenario)));
+    let variable = |name| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    for seed in selected(seeds, variable) {
+        let run = catch_unwind(AssertUnwindSafe(|| run(&Schedule::new(seed), &scenario)));
         let problem = match run {
             Ok(Ok(())) => continue,
             Ok(Err(problem)) => problem,
@@ -91,11 +93,43 @@ pub fn explore(seeds: u64, scenario: impl AsyncFn(Schedule)) {
     }
 }
 
-/// Runs a scenario with one seed.
-fn run(seed: u64, scenario: &impl AsyncFn(Schedule)) -> Result<(), String> {
+/// Returns the seeds that the variables select.
+fn selected(seeds: u64, variable: impl Fn(&'static str) -> Option<String>) -> RangeInclusive<u64> {
+    let number = |name| {
+        let value = variable(name)?;
+        let number = value.parse::<u64>();
+        Some(number.unwrap_or_else(|_| panic!("{name} has the value {value:?}, which is not a whole number")))
+    };
+    let (only, count) = (number(SEED), number(SEEDS));
+    if let Some(seed) = only {
+        return seed..=seed;
+    }
+    let last = count.unwrap_or(seeds).checked_sub(1);
+    0..=last.unwrap_or_else(|| panic!("a test needs at least one seed, and {SEEDS} or the test has the number 0"))
+}
+
+/// Runs a scenario with one seed, and returns the steps of the run: its choices, and the messages and cuts of its connections.
+///
+/// # Panics
+/// If the scenario panics, or does not end within a day of its clock.
+#[doc(hidden)]
+pub fn trace(seed: u64, scenario: impl AsyncFn(Schedule)) -> Vec<String> {
+    let schedule = Schedule::with_trace(seed, Some(Mutex::default()));
+    if let Err(problem) = run(&schedule, &scenario) {
+        panic!("{problem}");
+    }
+    schedule.shared.trace.as_ref().map(|trace| std::mem::take(&mut *trace.lock())).unwrap_or_default()
+}
+
+/// Runs a scenario once.
+fn run(schedule: &Schedule, scenario: &impl AsyncFn(Schedule)) -> Result<(), String> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let ended = runtime.block_on(async { timeout(TIME, scenario(Schedule::new(seed))).await });
+    let _seeded = random::seed(schedule.seed());
+    let ended = runtime.block_on(async {
+        *schedule.shared.start.lock() = Some(Instant::now());
+        timeout(TIME, scenario(schedule.clone())).await
+    });
     ended.map_err(|_| format!("the scenario has not ended after {} hours of its clock", TIME.as_secs() / 3600))
 }
 
@@ -124,6 +158,9 @@ pub struct Schedule {
 struct Shared {
     seed: u64,
     random: Mutex<Random>,
+    start: Mutex<Option<Instant>>,
+    /// The steps of the run, if it records them.
+    trace: Option<Mutex<Vec<String>>>,
 }
 
 #[derive(Debug)]
@@ -136,7 +173,20 @@ impl Schedule {
     /// Returns the choices of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { shared: Arc::new(Shared { seed, random: Mutex::new(Random { state: seed, choices: 0 }) }) }
+        Self::with_trace(seed, None)
+    }
+
+    fn with_trace(seed: u64, trace: Option<Mutex<Vec<String>>>) -> Self {
+        let random = Mutex::new(Random { state: seed, choices: 0 });
+        Self { shared: Arc::new(Shared { seed, random, start: Mutex::default(), trace }) }
+    }
+
+    /// Adds a step to the trace, if the run records its steps.
+    fn record(&self, step: impl FnOnce() -> String) {
+        if let Some(trace) = &self.shared.trace {
+            let elapsed = self.shared.start.lock().map(|start| start.elapsed()).unwrap_or_default();
+            trace.lock().push(format!("{} ms: {}", elapsed.as_millis(), step()));
+        }
     }
 
     /// Returns the seed.
@@ -154,14 +204,11 @@ impl Schedule {
         let mut random = self.shared.random.lock();
         random.choices += 1;
         assert!(random.choices <= CHOICES, "the scenario has not ended after {CHOICES} choices");
-        // SplitMix64.
-        random.state = random.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = random.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
-        usize::try_from(mixed % bound).unwrap_or_default()
+        let choice = usize::try_from(random::step(&mut random.state) % bound).unwrap_or_default();
+        drop(random);
+        self.record(|| format!("choice {choice} of {bound}"));
+        choice
     }
 
     /// Returns true in this percentage of the calls.
@@ -257,7 +304,7 @@ mod tests {
         let orders = RefCell::new(Vec::new());
         for _ in 0..2 {
             for seed in 0..16 {
-                run(seed, &async |schedule: Schedule| {
+                run(&Schedule::new(seed), &async |schedule: Schedule| {
                     let found = order(schedule).await;
                     orders.borrow_mut().push(found);
                 })
@@ -268,6 +315,54 @@ mod tests {
         assert_eq!(orders[..16], orders[16..]);
         let different: std::collections::BTreeSet<_> = orders[..16].iter().collect();
         assert!(different.len() > 12, "{different:?}");
+    }
+
+    #[test]
+    fn a_trace_has_the_choices_with_their_times() {
+        let of_seed = |seed| {
+            trace(seed, async |schedule: Schedule| {
+                let _ = (schedule.below(1), schedule.pause().await);
+                sleep(Duration::from_millis(5)).await;
+                let _ = schedule.below(1);
+            })
+        };
+        let steps = of_seed(3);
+        assert_eq!(steps, of_seed(3));
+        assert_eq!(steps[0], "0 ms: choice 0 of 1");
+        assert!(steps.len() > 2 && steps[steps.len() - 1] != steps[0], "{steps:?}");
+    }
+
+    #[test]
+    fn the_variables_select_the_seeds() {
+        let last = u64::MAX.to_string();
+        for (variables, expected) in [
+            (&[][..], 0..=1),
+            (&[(SEED, "7")], 7..=7),
+            (&[(SEEDS, "3")], 0..=2),
+            (&[(SEED, "7"), (SEEDS, "3")], 7..=7),
+            (&[(SEED, last.as_str())], u64::MAX..=u64::MAX),
+        ] {
+            let variable = |asked: &str| {
+                let found = variables.iter().find(|(name, _)| *name == asked);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(selected(2, variable), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_variable_or_the_number_zero_panics() {
+        for (seeds, name, value, expected) in [
+            (2, SEED, "x", "MCP_SCHEDULE_SEED has the value \"x\", which is not a whole number"),
+            (2, SEED, "", "MCP_SCHEDULE_SEED has the value \"\""),
+            (2, SEEDS, "-1", "MCP_SCHEDULE_SEEDS has the value \"-1\""),
+            (2, SEEDS, "0", "at least one seed"),
+            (0, "", "", "at least one seed"),
+        ] {
+            let variable = |asked: &str| (asked == name).then(|| value.to_owned());
+            let panic = catch_unwind(AssertUnwindSafe(|| selected(seeds, variable))).unwrap_err();
+            assert!(text(&*panic).contains(expected), "{name}={value}: {}", text(&*panic));
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub mod ndjson;
 mod pause_clock;
 #[doc(hidden)]
 pub mod queue;
+#[doc(hidden)]
+pub mod random;
 pub mod signal;
 pub mod sse;
 pub mod stdio;
