@@ -101,6 +101,7 @@ impl Client {
         let manager = Arc::clone(manager);
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = supervising => {}
                 never = manager.show_user_waits() => match never {},
             }

@@ -63,6 +63,7 @@ async fn while_asking<T, G>(
     let mut _guard = asking.borrow_and_update().then(&pause);
     loop {
         tokio::select! {
+            biased;
             result = &mut work => return result,
             Ok(()) = asking.changed() => _guard = asking.borrow_and_update().then(&pause),
         }

@@ -6,7 +6,7 @@ mod fleet;
 mod listener;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Weak},
 };
@@ -39,7 +39,8 @@ pub(crate) struct Readers {
 #[derive(Default)]
 struct Table {
     sessions: Vec<Weak<Session>>,
-    listeners: HashMap<u64, (Arc<Listener>, Owner)>,
+    /// Ordered by their age, so that a random schedule repeats the order of the deliveries.
+    listeners: BTreeMap<u64, (Arc<Listener>, Owner)>,
     /// Open streams of each owner.
     streams: HashMap<Owner, usize>,
     last: u64,

@@ -146,8 +146,9 @@ async fn attempts(
                 }
                 tracing::debug!(%error, ?wait, "the client sends the request again after a wait");
                 tokio::select! {
-                    () = tokio::time::sleep(wait) => spend(options, wait),
+                    biased;
                     () = core.connections.closing.cancelled() => return Err(Error::closed()),
+                    () = tokio::time::sleep(wait) => spend(options, wait),
                 }
             }
             // The reading task may not have noticed the loss yet. On a retired connection other requests keep waiting.

@@ -1,6 +1,11 @@
 //! Follows tasks to their end, in both dialects: 2025-11-25, and the tasks extension.
 
-use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_protocol::{
     ErrorCode, InputRequiredResult, LoggingLevel, Meta, Method, RpcError,
@@ -160,7 +165,8 @@ pub(crate) struct OwnedTasks {
 #[derive(Default)]
 struct OwnedState {
     /// The ids with the connections of the tasks, because two processes can use one id.
-    tasks: HashSet<(String, Option<u64>)>,
+    /// They are ordered, so that a random schedule repeats the order of the cancellations.
+    tasks: BTreeSet<(String, Option<u64>)>,
     is_closing: bool,
 }
 
@@ -472,11 +478,13 @@ async fn payload(
     let mut waiting = pin!(waiting.send(core, &request));
     let answered = loop {
         tokio::select! {
+            biased;
             answered = &mut waiting => break answered,
             () = sleep(interval) => {}
         }
         let requesting = get_task(core, id, &mut snapshots);
         tokio::select! {
+            biased;
             answered = &mut waiting => break answered,
             snapshot = requesting => drop(snapshot?),
         }

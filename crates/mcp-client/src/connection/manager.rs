@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -11,7 +12,7 @@ use std::{
 
 use mcp_protocol::{LoggingLevel, Rounded};
 use mcp_transport::{AuthorizationClocks, Connect, TransportError};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,9 @@ pub(crate) struct ConnectionManager {
     /// Whether an input request failed, because several calls can have caused it.
     pub(crate) question_failed: watch::Sender<bool>,
     ids: AtomicI64,
-    status: watch::Sender<Status>,
+    status: RwLock<Status>,
+    /// Wakes the calls and subscriptions that wait for a connection in their order. The order of a `watch` channel is random.
+    status_changed: Notify,
     state: watch::Sender<State>,
     /// The state without regard to questions of the authorizer.
     unasked_state: Mutex<State>,
@@ -86,7 +89,8 @@ impl ConnectionManager {
             attempt_now: watch::Sender::default(),
             question_failed: watch::Sender::default(),
             ids: AtomicI64::new(1),
-            status: watch::Sender::new(Status::Opening { attempt: 1 }),
+            status: RwLock::new(Status::Opening { attempt: 1 }),
+            status_changed: Notify::new(),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),
             unasked_state: Mutex::new(State::Connecting { attempt: 1 }),
             failures: AtomicU64::new(0),
@@ -108,12 +112,14 @@ impl ConnectionManager {
         if let Some(connection) = self.open_connection() {
             return Ok(connection);
         }
-        let mut status = self.status.subscribe();
         let mut failed_before = None;
         let failures_at_start = self.failures.load(Ordering::Relaxed);
         self.expedite.notify_waiters();
         loop {
-            let now = status.borrow_and_update().clone();
+            // Registered before the check, so that no change is missed.
+            let mut changed = pin!(self.status_changed.notified());
+            changed.as_mut().enable();
+            let now = self.status.read().clone();
             match now {
                 Status::Ready(connection) if !connection.is_ended() => return Ok(connection),
                 Status::Closed(error) => return Err(error),
@@ -130,9 +136,7 @@ impl ConnectionManager {
                 },
                 Status::Ready(_) | Status::Opening { .. } => {}
             }
-            if status.changed().await.is_err() {
-                return Err(Error::closed());
-            }
+            changed.await;
         }
     }
 
@@ -164,13 +168,19 @@ impl ConnectionManager {
 
     /// Waits until a connection is open, or the client is closed. Does not cause an attempt.
     pub(crate) async fn ready(&self) {
-        let mut status = self.status.subscribe();
-        let _ = status.wait_for(|now| matches!(now, Status::Ready(_) | Status::Closed(_))).await;
+        loop {
+            let mut changed = pin!(self.status_changed.notified());
+            changed.as_mut().enable();
+            if matches!(&*self.status.read(), Status::Ready(_) | Status::Closed(_)) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Returns the connection that was opened last, unless another one is being opened.
     pub(crate) fn current(&self) -> Option<Arc<Connection>> {
-        match &*self.status.borrow() {
+        match &*self.status.read() {
             Status::Ready(connection) => Some(Arc::clone(connection)),
             _ => None,
         }
@@ -178,7 +188,7 @@ impl ConnectionManager {
 
     /// Returns true when no connection will be opened any more.
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(&*self.status.borrow(), Status::Closed(_))
+        matches!(&*self.status.read(), Status::Closed(_))
     }
 
     /// Publishes a new status.
@@ -206,7 +216,10 @@ impl ConnectionManager {
             Status::Closed(_) => self.receiver.closed(),
             Status::Opening { .. } | Status::Down { .. } => {}
         }
-        self.status.send_replace(status);
+        let former = std::mem::replace(&mut *self.status.write(), status);
+        self.status_changed.notify_waiters();
+        // The drop of a connection runs code of its transport.
+        drop(former);
     }
 
     /// Reports to the readers of notifications that some may be lost. Each subscription reports its own gap.

@@ -39,10 +39,11 @@ pub(crate) async fn read(
     let mut reader =
         Reader { connection: &connection, manager: &manager, answering: JoinSet::new(), running: HashMap::new() };
     let fault = tokio::select! {
-        fault = reader.run(&mut *transport) => fault,
-        () = connection.send_delayed() => None,
+        biased;
         () = connection.stopped() => None,
         () = ended_for_good(&connection, &manager) => None,
+        () = connection.send_delayed() => None,
+        fault = reader.run(&mut *transport) => fault,
     };
     if let Some(fault) = &fault {
         tracing::debug!(error = %fault, "the connection failed");

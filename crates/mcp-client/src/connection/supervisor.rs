@@ -45,6 +45,7 @@ async fn open(
     let user = manager.authorization.as_ref().map(|clocks| &clocks.user);
     let latest = Mutex::default();
     let opened = tokio::select! {
+        biased;
         opened = timeout_unless_paused(limit, pause, user, agree(manager, &latest, known, trust)) => opened,
         never = report_slow_start(manager, &latest) => match never {},
     };
@@ -128,12 +129,13 @@ pub(crate) async fn supervise(
         let answered = connection.pending.answered();
         let since = Instant::now();
         tokio::select! {
-            () = connection.ended() => {}
+            biased;
             () = manager.closing.cancelled() => {
                 manager.set_status(Status::Closed(Error::closed()));
                 connection.close(manager.config.limits.close).await;
                 return;
             }
+            () = connection.ended() => {}
             () = keep_pinging(&manager, &connection) => {
                 tracing::warn!("the server does not answer pings: the connection is closed");
                 connection.end(None);
@@ -151,11 +153,12 @@ pub(crate) async fn supervise(
             false => losses + 1,
         };
         tokio::select! {
-            opened = reopen(&manager, &connection, losses, &mut attempt_now) => connection = opened,
+            biased;
             () = manager.closing.cancelled() => {
                 manager.set_status(Status::Closed(Error::closed()));
                 return;
             }
+            opened = reopen(&manager, &connection, losses, &mut attempt_now) => connection = opened,
         }
     }
 }
@@ -233,6 +236,7 @@ async fn until_due(
         }
         sleep_until(earliest).await;
         tokio::select! {
+            biased;
             () = sleep_until(due) => true,
             () = expedite => false,
         }
@@ -352,6 +356,7 @@ async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<Opene
         let (connection, longest) = (Arc::clone(&connection), manager.config.limits.login_pause);
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = connection.stopped() => {}
                 never = follow(&connection.clock, &clocks.user, longest) => match never {},
             }

@@ -113,8 +113,9 @@ impl Session {
         let logged_out = || Error::new(ErrorKind::LoginRequired, "a logout ended the login");
         let declined = if agent.is_some() { self.declined().await } else { None };
         let _lock = tokio::select! {
-            lock = self.settings.store.lock(&self.key, limit) => lock?,
+            biased;
             () = &mut ended => return Err(logged_out()),
+            lock = self.settings.store.lock(&self.key, limit) => lock?,
         };
         let (stored, record) = self.stored_with_record().await?;
         let serves = |stored: &Tokens| {
@@ -140,6 +141,7 @@ impl Session {
             }
         };
         let answer = tokio::select! {
+            biased;
             answer = asked => answer,
             () = &mut ended => Err(logged_out()),
         };

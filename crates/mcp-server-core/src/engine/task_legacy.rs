@@ -52,6 +52,7 @@ pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, Ref
                     (Client::Session(session), Some(sink)) => {
                         let table = &query.server.data.tasks;
                         tokio::select! {
+                            biased;
                             ended = ended => ended?,
                             never = table.ask_for_elsewhere(&record, session, &**sink, query.request) => match never {},
                         }

@@ -212,7 +212,8 @@ async fn deliver(queue: Arc<NotificationQueue>, hook: NotificationHook, limit: D
         }
     };
     tokio::select! {
-        () = delivering => {}
+        biased;
         () = shutdown.cancelled() => {}
+        () = delivering => {}
     }
 }

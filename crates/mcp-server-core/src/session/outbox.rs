@@ -258,7 +258,8 @@ impl Session {
         for change in &LISTS {
             self.notify(change);
         }
-        let uris: Vec<_> = self.outbox.state().uris.iter().cloned().collect();
+        let mut uris: Vec<_> = self.outbox.state().uris.iter().cloned().collect();
+        uris.sort_unstable();
         for uri in uris {
             self.notify(&Change::Updated(uri));
         }

@@ -85,6 +85,7 @@ impl Driver {
     /// Waits until the task expires, the server has shut down, or this node lost its lease. Returns the error of the task.
     async fn interrupted(&self, task: &RunningTask) -> RpcError {
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(task.expires()) => table::unknown(),
             cause = self.shutdown.is_over_for_tasks() => cause.error(),
             // The end of a server deletes the lease of its node, also before the grace period of the tasks is over.

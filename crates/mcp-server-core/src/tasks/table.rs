@@ -357,7 +357,10 @@ impl TaskTable {
     pub(crate) fn running(&self) -> Vec<String> {
         let entries = self.entries();
         let running = entries.tasks.iter().filter(|(_, entry)| entry.running_task.is_some());
-        running.map(|(id, _)| id.clone()).collect()
+        let mut ids: Vec<String> = running.map(|(id, _)| id.clone()).collect();
+        // The oldest task is first.
+        ids.sort_unstable();
+        ids
     }
 
     /// Stores the outcome of a task once, and shows the end of the task. A record that another node ended first stays, and

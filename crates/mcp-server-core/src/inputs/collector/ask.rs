@@ -84,8 +84,9 @@ impl InputCollector {
         for attempt in 1.. {
             let _waiting = self.wait();
             let answer = tokio::select! {
-                answer = tokio::time::timeout(limit, ask(next)) => answer.map_err(|_| InputError::timed_out())??,
+                biased;
                 () = self.ended.cancelled() => return Err(InputError::gone()),
+                answer = tokio::time::timeout(limit, ask(next)) => answer.map_err(|_| InputError::timed_out())??,
             };
             match check(&answer) {
                 Err(error) if error.is_invalid() && attempt < ATTEMPTS => next = with_error(&request, &error),
@@ -153,6 +154,7 @@ impl InputCollector {
             }
             // The driver drops the handler here. A task that the handler spawned gets an error when the round is over.
             tokio::select! {
+                biased;
                 () = self.ended.cancelled() => return Err(InputError::gone()),
                 () = woken => {}
             }
