@@ -16,6 +16,7 @@ mod request;
 mod response;
 mod running_call;
 pub(crate) mod supervisor;
+pub(crate) mod sync;
 
 use std::{
     collections::VecDeque,

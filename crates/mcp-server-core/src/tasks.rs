@@ -15,6 +15,9 @@ mod result_waiters;
 mod running;
 #[cfg(test)]
 mod schedules;
+#[cfg(test)]
+mod stress;
+pub(crate) mod sync;
 mod table;
 mod timestamp;
 mod upgrade;

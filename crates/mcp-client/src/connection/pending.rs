@@ -1,21 +1,21 @@
 //! The requests of a connection that wait for answers: a bounded table.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     pin::pin,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak, atomic::Ordering},
 };
 
 use bytes::Bytes;
 use mcp_protocol::{Method as _, ProgressParams, RequestId, method};
 use mcp_transport::{Route, TransportError};
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{Asker, RunningCall, StreamReceiver, cancelled_calls::CancelledCalls};
+use super::{
+    Asker, RunningCall, StreamReceiver,
+    cancelled_calls::CancelledCalls,
+    sync::{AtomicBool, AtomicU64, Mutex, MutexGuard},
+};
 use crate::retry::RequestFailure;
 
 /// The outcome of a request: the raw result, or the reason for its absence.
@@ -40,12 +40,13 @@ pub(crate) struct PendingRequests {
 
 #[derive(Debug, Default)]
 struct Table {
-    waiting: HashMap<i64, Arc<ReplySlot>>,
+    /// Ordered, so that a random schedule repeats the order in which the end of a connection wakes the callers.
+    waiting: BTreeMap<i64, Arc<ReplySlot>>,
     /// Answered requests whose progress is still delivered.
-    followed: HashMap<i64, Weak<ReplySlot>>,
-    /// The running calls that the server can ask for input, by their addresses. A call that became a task waits between its
+    followed: BTreeMap<i64, Weak<ReplySlot>>,
+    /// The running calls that the server can ask for input, by their numbers. A call that became a task waits between its
     /// requests.
-    calls: HashMap<usize, Weak<RunningCall>>,
+    calls: BTreeMap<u64, Weak<RunningCall>>,
     cancelled: CancelledCalls,
     /// The server sent an input request that names no call.
     has_asked: bool,
@@ -119,7 +120,7 @@ impl PendingRequests {
     /// Records that a call has ended, although its progress is still delivered. It causes no further question.
     pub(crate) fn end_call(&self, slot: &ReplySlot) {
         if let Some(call) = &slot.questions {
-            self.table().calls.remove(&Arc::as_ptr(call).addr());
+            self.table().calls.remove(&call.number());
         }
     }
 
@@ -260,7 +261,7 @@ impl Table {
         if self.calls.len() > 2 * self.waiting.len() + 16 {
             self.calls.retain(|_, call| call.strong_count() > 0);
         }
-        self.calls.insert(Arc::as_ptr(call).addr(), Arc::downgrade(call));
+        self.calls.insert(call.number(), Arc::downgrade(call));
     }
 
     /// Returns the running calls.
@@ -442,6 +443,8 @@ impl ReplySlot {
     }
 }
 
+#[cfg(test)]
+mod models;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]

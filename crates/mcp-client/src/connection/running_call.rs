@@ -6,7 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -53,6 +53,8 @@ impl CallInfo {
 
 /// A call that the server can ask for input.
 pub(crate) struct RunningCall {
+    /// A later call has a larger number.
+    number: u64,
     pub(crate) info: CallInfo,
     own: Option<Arc<OwnHandler>>,
     /// The ids of the first requests of the call. A task can ask on the route of a request that has its answer.
@@ -89,14 +91,21 @@ const REQUESTS: usize = 16;
 
 impl RunningCall {
     pub(crate) fn new(method: &str, name: Option<&str>, own: Option<OwnHandler>) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let info = CallInfo { method: method.into(), name: name.map(Into::into) };
         Arc::new(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             info,
             own: own.map(Arc::new),
             requests: Mutex::default(),
             clock: OnceLock::new(),
             answering: AtomicUsize::new(0),
         })
+    }
+
+    /// Returns the number of the call.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Returns the clock that is paused while the handler of the call answers.

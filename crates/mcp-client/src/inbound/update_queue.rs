@@ -283,6 +283,8 @@ impl State {
 }
 
 #[cfg(test)]
+mod models;
+#[cfg(test)]
 mod tests {
     use std::{
         pin::pin,

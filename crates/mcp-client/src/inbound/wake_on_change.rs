@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Mutex, MutexGuard};
+use crate::connection::sync::{Mutex, MutexGuard};
 
 /// State that wakes its reader when it changes.
 #[derive(Debug, Default)]

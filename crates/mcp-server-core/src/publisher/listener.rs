@@ -15,7 +15,6 @@ use mcp_protocol::{
     SubscriptionsAcknowledgedParams, jsonrpc, notification, tasks::ext::DetailedTask,
 };
 use mcp_transport::{Frame, FrameSender, Route, TransportError};
-use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -23,7 +22,10 @@ use tokio::sync::Notify;
 use super::{Filter, Readers, failed_fetches::FailedFetches};
 use crate::{
     change::{Change, LISTS, PendingChanges, subscription_meta},
-    tasks::{RunningTask, TaskListener},
+    tasks::{
+        RunningTask, TaskListener,
+        sync::{Mutex, MutexGuard},
+    },
 };
 
 /// The subscriptions and waiting changes of one stream.
@@ -172,7 +174,9 @@ impl Listener {
     pub(super) fn notify_all(&self) {
         {
             let mut state = self.state();
-            let updates: Vec<Change> = state.filter.uris().cloned().map(Change::Updated).collect();
+            let mut uris: Vec<_> = state.filter.uris().cloned().collect();
+            uris.sort_unstable();
+            let updates: Vec<Change> = uris.into_iter().map(Change::Updated).collect();
             for change in LISTS.iter().chain(&updates) {
                 state.insert(change);
             }
@@ -445,5 +449,90 @@ impl ListenStream<'_> {
         let mut result = ListenResult::new();
         result.meta = Some(subscription_meta(self.id));
         result
+    }
+}
+
+#[cfg(test)]
+mod models {
+    //! Models of the changes of a stream: each order of the threads that publish, unsubscribe and send.
+
+    use mcp_protocol::{ClientCapabilities, SubscriptionFilter};
+    use mcp_schedule::model::{block_on, check, spawn};
+
+    use super::*;
+    use crate::{Limits, publisher::Offered};
+
+    const FETCHES: Fetches = Fetches { all: 1, of_server: 1 };
+
+    /// Returns a stream that subscribes to the resources `a` and `b`.
+    fn listener() -> Arc<Listener> {
+        let mut requested = SubscriptionFilter::new();
+        requested.resource_subscriptions = vec!["a".into(), "b".into()];
+        let offered = Offered { tools: true, prompts: true, resources: true, tasks: false };
+        let accepted = Filter::accept(&requested, offered, &Limits::default(), &ClientCapabilities::default());
+        Arc::new(Listener::new(accepted.unwrap().1))
+    }
+
+    async fn next(listener: &Listener) -> Change {
+        let pauses = (Duration::from_secs(1), Duration::from_secs(1));
+        match listener.next(FETCHES, &FailedFetches::new(pauses)).await {
+            Next::Change(change) => change,
+            Next::Task(_) => panic!("the stream has no tasks"),
+        }
+    }
+
+    #[test]
+    fn a_stream_sends_each_change_of_several_publishers() {
+        check(|| {
+            let listener = listener();
+            let publishing = ["a", "b"].map(|uri| {
+                let listener = listener.clone();
+                spawn(move || listener.notify(&Change::Updated(uri.into())))
+            });
+            let sent = block_on(async { [next(&listener).await, next(&listener).await] });
+            publishing.into_iter().for_each(|publishing| publishing.join().unwrap());
+            assert!(["a", "b"].iter().all(|uri| sent.contains(&Change::Updated((*uri).into()))), "{sent:?}");
+        });
+    }
+
+    #[test]
+    fn a_change_during_its_delivery_is_sent_again() {
+        check(|| {
+            let listener = listener();
+            let value = Arc::new(Mutex::new(0));
+            let publishing = spawn({
+                let (listener, value) = (listener.clone(), value.clone());
+                move || {
+                    for _ in 0..2 {
+                        *value.lock() += 1;
+                        listener.notify(&Change::Updated("a".into()));
+                    }
+                }
+            });
+            // A client reads the resource after each change. It finds the last value.
+            block_on(async {
+                while *value.lock() < 2 {
+                    assert_eq!(next(&listener).await, Change::Updated("a".into()));
+                }
+            });
+            publishing.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_stream_sends_no_change_after_the_end_of_its_subscription() {
+        check(|| {
+            let listener = listener();
+            let publishing = spawn({
+                let listener = listener.clone();
+                move || {
+                    listener.notify(&Change::Updated("a".into()));
+                    listener.notify(&Change::Updated("b".into()));
+                }
+            });
+            listener.retain_uris(&["b".to_owned()]);
+            assert_eq!(block_on(next(&listener)), Change::Updated("b".into()));
+            publishing.join().unwrap();
+        });
     }
 }

@@ -3,8 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use mcp_transport::BoxFuture;
-use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use super::sync::Mutex;
 
 /// The polls of a node by the ids of their tasks.
 #[derive(Default)]
@@ -29,15 +30,28 @@ impl Polls {
         start: Seen,
         poll: impl FnOnce(watch::Sender<Seen>) -> BoxFuture<'static, ()>,
     ) -> watch::Receiver<Seen> {
+        let (reader, new) = self.reader(id, start, poll);
+        if let Some(polling) = new {
+            tokio::spawn(polling);
+        }
+        reader
+    }
+
+    /// Returns a reader of the poll of a task, and the future of the poll if it does not run.
+    fn reader(
+        &self,
+        id: &str,
+        start: Seen,
+        poll: impl FnOnce(watch::Sender<Seen>) -> BoxFuture<'static, ()>,
+    ) -> (watch::Receiver<Seen>, Option<BoxFuture<'static, ()>>) {
         let mut open = self.open.lock();
         if let Some(seen) = open.get(id) {
-            return seen.subscribe();
+            return (seen.subscribe(), None);
         }
         let (seen, reader) = watch::channel(start);
         open.insert(id.to_owned(), seen.clone());
         let polling = poll(seen.clone());
-        tokio::spawn(Box::pin(run(self.open.clone(), id.to_owned(), seen, polling)) as BoxFuture<'static, ()>);
-        reader
+        (reader, Some(Box::pin(run(self.open.clone(), id.to_owned(), seen, polling))))
     }
 }
 
@@ -62,6 +76,45 @@ async fn run(
             seen.send_modify(|seen| seen.has_ended = true);
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod models {
+    //! Models of the end of a poll while readers join and leave.
+
+    use std::future::pending;
+
+    use mcp_schedule::model::{block_on, check, spawn};
+
+    use super::*;
+
+    #[test]
+    fn a_poll_does_not_end_while_it_has_a_reader() {
+        check(|| {
+            let polls = Arc::new(Polls::default());
+            let join =
+                |polls: &Polls| polls.reader("a", Seen { version: 1, has_ended: false }, |_| Box::pin(pending()));
+            let (first, polling) = join(&polls);
+            let leaving = spawn(move || drop(first));
+            let joining = spawn({
+                let polls = polls.clone();
+                move || {
+                    let (reader, new) = join(&polls);
+                    // The lock is a step, in which the first poll can end.
+                    assert_eq!(polls.open.lock().len(), 1);
+                    assert!(!reader.borrow().has_ended);
+                    drop(reader);
+                    new
+                }
+            });
+            block_on(polling.unwrap());
+            leaving.join().unwrap();
+            if let Some(polling) = joining.join().unwrap() {
+                block_on(polling);
+            }
+            assert!(polls.open.lock().is_empty());
+        });
     }
 }
 

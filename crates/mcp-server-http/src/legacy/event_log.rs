@@ -7,21 +7,21 @@
 mod appender;
 pub(crate) mod batch;
 mod budget;
+#[cfg(test)]
+mod models;
 mod progress;
 #[cfg(test)]
 mod schedules;
 mod state;
 mod streams;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod wait_until;
 
 use std::{
     fmt::Write as _,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::Ordering},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -29,7 +29,6 @@ use std::{
 use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
-use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, time::Instant};
 
@@ -37,6 +36,7 @@ use self::{
     appender::Appender,
     batch::{Kind, first_stream},
     state::{Event, Priority, State, Stored},
+    sync::{AtomicBool, Mutex, MutexGuard},
 };
 pub(crate) use self::{budget::Budget, streams::Failure, wait_until::wait_until};
 use super::session_store::SessionStore;
