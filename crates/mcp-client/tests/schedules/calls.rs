@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ERAS, Handlers, SEEDS, idle};
+use crate::{ERAS, Handlers, SEEDS, cutting, idle, is_of_cut};
 
 /// The number of calls of a schedule.
 const CALLS: usize = 8;
@@ -133,7 +133,7 @@ where
 }
 
 /// Runs calls at the same time, and cuts the connection this number of times.
-async fn calls(schedule: Schedule, version: ProtocolVersion, cuts: usize) {
+pub(crate) async fn calls(schedule: Schedule, version: ProtocolVersion, cuts: usize) {
     let handlers = Handlers::default();
     let server = server(version, &schedule, &handlers);
     let (connector, connections) = schedule.connector(server);
@@ -154,17 +154,7 @@ async fn calls(schedule: Schedule, version: ProtocolVersion, cuts: usize) {
         let (client, schedule) = (&client, &schedule);
         Box::pin(async move { Some((number, call(client, schedule, number).await)) }) as BoxFuture<'_, _>
     });
-    let cutting = (0..cuts).map(|_| {
-        let (connections, schedule) = (&connections, &schedule);
-        Box::pin(async move {
-            for _ in 0..schedule.below(24) {
-                schedule.pause().await;
-            }
-            connections.cut();
-            None
-        }) as BoxFuture<'_, _>
-    });
-    let ends = schedule.run_all(callers.chain(cutting)).await;
+    let ends = schedule.run_all(callers.chain(cutting(&schedule, &connections, cuts))).await;
 
     for (number, (name, end)) in ends.into_iter().flatten() {
         let ended = handlers.ended(number);
@@ -177,10 +167,7 @@ async fn calls(schedule: Schedule, version: ProtocolVersion, cuts: usize) {
                 let expected = if name == "count" { REPORTS } else { 0 };
                 assert!(reports.into_iter().eq((1..=expected).map(f64::from)), "{name} {number}");
             }
-            End::Error(error) if cuts > 0 => {
-                // A lost answer would end the call by its time limit.
-                assert!(!error.is_timeout(), "{name} {number}: {error}");
-            }
+            End::Error(error) if cuts > 0 => assert!(is_of_cut(&error), "{name} {number}: {error:?}"),
             End::Error(error) => assert!(error.is_cancelled(), "{name} {number}: {error}"),
             End::Dropped => {}
         }

@@ -4,12 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 mod calls;
+mod repetition;
 mod subscriptions;
 mod tasks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use mcp_client::{Client, protocol::ProtocolVersion};
+use mcp_client::{Client, Error, protocol::ProtocolVersion, transport::BoxFuture};
+use mcp_test::schedule::{Connections, Schedule};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
@@ -18,6 +20,29 @@ const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersio
 
 /// The number of schedules of each test and era.
 const SEEDS: u64 = 24;
+
+/// Returns futures that cut the connections at random times.
+fn cutting<'a, T: Send + 'a>(
+    schedule: &'a Schedule,
+    connections: &'a Connections,
+    cuts: usize,
+) -> impl Iterator<Item = BoxFuture<'a, Option<T>>> {
+    (0..cuts).map(move |_| {
+        Box::pin(async move {
+            for _ in 0..schedule.below(24) {
+                schedule.pause().await;
+            }
+            connections.cut();
+            None
+        }) as BoxFuture<'a, Option<T>>
+    })
+}
+
+/// Whether a cut connection can cause an error of a request. A lost answer would end the request by its time limit.
+fn is_of_cut(error: &Error) -> bool {
+    let is_lost = error.is_closed() || error.is_unreachable() || error.is_retryable();
+    !error.is_timeout() && (is_lost || error.is_cancelled())
+}
 
 /// Waits until no request of the client waits for an answer. The client cancels dropped calls in the background.
 async fn idle(client: &Client) {
