@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::{
     address::Network,
+    answers::{Answering, Answers},
     client::{self, Route, Settings},
     error::{FetchError, FetchErrorKind},
     guard::{self, Guard},
@@ -48,6 +49,8 @@ struct Inner {
     settings: Settings,
     timeout: Duration,
     body_limit: usize,
+    /// Replaces the network in a test.
+    answers: Option<Answers>,
     /// The clients by [`Route`], built for their first request.
     clients: [OnceLock<Client>; 3],
 }
@@ -184,6 +187,9 @@ impl Fetch {
     async fn send(&self, method: Method, url: &Url, headers: HeaderMap, body: Bytes) -> Result<Response, FetchError> {
         let inner = &*self.inner;
         inner.guard.check_url(url)?;
+        if let Some(answers) = &inner.answers {
+            return answers.response(url, body).await;
+        }
         let mut request = inner.client(url)?.request(method, url.clone());
         if !headers.contains_key(header::ACCEPT) {
             request = request.header(header::ACCEPT, "application/json");
@@ -310,6 +316,7 @@ pub struct FetchBuilder {
     settings: Settings,
     timeout: Duration,
     body_limit: usize,
+    answers: Option<Answers>,
 }
 
 impl FetchBuilder {
@@ -320,6 +327,7 @@ impl FetchBuilder {
             settings: Settings::default(),
             timeout: Duration::from_secs(10),
             body_limit: 1 << 20,
+            answers: None,
         }
     }
 
@@ -421,12 +429,19 @@ impl FetchBuilder {
         self
     }
 
+    /// Answers each request in memory, for tests whose clock is paused. `None` is a lost response.
+    #[doc(hidden)]
+    pub fn answers(mut self, answer: impl Fn(Url, Bytes) -> Answering + Send + Sync + 'static) -> Self {
+        self.answers = Some(Answers::new(answer));
+        self
+    }
+
     /// Returns the configured [`Fetch`].
     #[must_use]
     pub fn build(self) -> Fetch {
-        let Self { guard, resolver, settings, timeout, body_limit } = self;
-        let clients = [const { OnceLock::new() }; 3];
-        Fetch { inner: Arc::new(Inner { guard: Arc::new(guard), resolver, settings, timeout, body_limit, clients }) }
+        let Self { guard, resolver, settings, timeout, body_limit, answers } = self;
+        let (guard, clients) = (Arc::new(guard), [const { OnceLock::new() }; 3]);
+        Fetch { inner: Arc::new(Inner { guard, resolver, settings, timeout, body_limit, answers, clients }) }
     }
 }
 

@@ -34,6 +34,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
+#[doc(hidden)]
+pub mod answers;
 mod client;
 mod error;
 mod fetch;

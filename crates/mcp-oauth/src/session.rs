@@ -11,6 +11,8 @@ mod logout;
 mod record;
 mod refusal;
 mod renewal;
+#[cfg(test)]
+mod schedules;
 mod scopes;
 
 use std::{
