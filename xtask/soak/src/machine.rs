@@ -14,6 +14,8 @@ const NOISE: [f64; 2] = [4.0 * MIB, 16.0 * MIB];
 /// The seconds in which caches and pools can still grow.
 const SHORT: f64 = 120.0;
 pub(crate) const MIB: f64 = 1024.0 * 1024.0;
+/// The memory that a process can keep after the load: pages of its program, and free memory of its allocator.
+const RETAINED: f64 = 48.0 * MIB;
 /// The interval of the thread that measures delays.
 const TICK: Duration = Duration::from_millis(5);
 /// The time for which delays are stored.
@@ -53,6 +55,11 @@ impl Trend {
 
     pub(crate) fn is_growing(&self) -> bool {
         self.growth > self.noise
+    }
+
+    /// Whether the memory after the load is that of the warm-up again, and near that before the load.
+    pub(crate) fn returns(&self, before: f64, settled: f64) -> bool {
+        settled <= self.first + self.noise && settled <= before + RETAINED
     }
 }
 
@@ -111,5 +118,16 @@ mod tests {
             assert_eq!(trend.is_growing(), is_growing, "{name}: {trend:?}");
         }
         assert_eq!(Trend::of(&[(0.0, 1.0); 4]), None);
+    }
+
+    #[test]
+    fn memory_above_the_warm_up_or_far_above_the_start_does_not_return() {
+        let samples: Vec<_> = (0..300).map(|second| (f64::from(second), 60.0 * MIB)).collect();
+        let trend = Trend::of(&samples).unwrap();
+        for (before, settled, returns) in
+            [(30.0, 50.0, true), (30.0, 63.0, true), (30.0, 65.0, false), (10.0, 59.0, false)]
+        {
+            assert_eq!(trend.returns(before * MIB, settled * MIB), returns, "{before}, {settled}");
+        }
     }
 }

@@ -105,7 +105,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Error> {
     };
     let canary = Canary::start(tally.clone(), targets, options.time);
     sleep(WARM_UP).await;
-    let before = watched.usage().await?;
+    let (before, memory) = (watched.usage().await?, watched.resident());
     let soak = Soak {
         tally: tally.clone(),
         deadline: Instant::now() + options.time,
@@ -118,11 +118,11 @@ pub(crate) async fn run(options: &Options) -> Result<(), Error> {
     println!("the load has ended; open calls end now");
     actors.end().await;
     settle(&tally, &watched, before).await;
+    judge_memory(&tally, &samples, memory, watched.resident());
     for line in canary.times.lines() {
         tally.detail(Check::Canary, line);
     }
     canary.end().context("the canary")?;
-    judge_memory(&tally, &samples);
     for (client, _) in &watched.readers {
         client.close().await;
     }
@@ -216,7 +216,8 @@ fn is_settled(before: Usage, now: Usage) -> bool {
     returned(before.files, now.files) && returned(before.tasks, now.tasks) && now.running == [0, 0]
 }
 
-fn judge_memory(tally: &Tally, samples: &[(f64, [f64; 3])]) {
+/// Judges the memory during the load, and after it. `before` and `settled` are the values before the load and after its end.
+fn judge_memory(tally: &Tally, samples: &[(f64, [f64; 3])], before: [f64; 3], settled: [f64; 3]) {
     for (at, name) in PROCESSES.into_iter().enumerate() {
         let own: Vec<(f64, f64)> = samples.iter().map(|(time, bytes)| (*time, bytes[at])).collect();
         let Some(trend) = Trend::of(&own) else {
@@ -232,6 +233,10 @@ fn judge_memory(tally: &Tally, samples: &[(f64, [f64; 3])]) {
             trend.hourly / MIB,
         );
         tally.judge(Check::Memory, if trend.is_growing() { Err(&line) } else { Ok(()) });
+        tally.detail(Check::Memory, line);
+        let [before, settled] = [before[at], settled[at]];
+        let line = format!("{name}: {:.1} MiB before the load, {:.1} MiB after it", before / MIB, settled / MIB);
+        tally.judge(Check::Memory, if trend.returns(before, settled) { Ok(()) } else { Err(&line) });
         tally.detail(Check::Memory, line);
     }
 }

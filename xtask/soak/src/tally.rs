@@ -76,7 +76,7 @@ impl Check {
             Self::Canary => "an undisturbed echo returns within 250 ms (1 s in a run of less than 2 minutes)",
             Self::Files => "the open files return to their start",
             Self::Tasks => "the tasks and the running handlers return to their start",
-            Self::Memory => "the memory does not grow",
+            Self::Memory => "the memory does not grow, and returns after the load",
         }
     }
 }
@@ -204,11 +204,11 @@ impl Tally {
                 table += &format!("{:<12} {detail}\n", "");
             }
         }
-        let kinds = self.kinds.lock();
-        if !kinds.is_empty() {
-            table += "\nerrors over disturbed connections, which are not faults\n";
-        }
-        for (kind, count) in &*kinds {
+        let (failed, calls) = (self.failed.load(Relaxed), self.count(Check::Ends));
+        table += &format!(
+            "\n{failed} of {calls} calls, connects and closes failed over disturbed connections, which is not a fault:\n"
+        );
+        for (kind, count) in &*self.kinds.lock() {
             table += &format!("{count:>23} {kind}\n");
         }
         table
@@ -237,5 +237,18 @@ mod tests {
         assert_eq!(tally.failures(true), ["events", "logs"]);
         assert_eq!(tally.failures(false), ["events"]);
         assert_eq!((tally.count(Check::Events), tally.faults()), (2, 1));
+    }
+
+    #[test]
+    fn the_report_counts_failed_calls_by_the_kinds_of_their_errors() {
+        let tally = Tally::new();
+        tally.add(Check::Ends, 5);
+        for kind in ["timed out", "closed", "timed out"] {
+            tally.failed(kind);
+        }
+        let table = tally.table();
+        let (_, kinds) = table.split_once("3 of 5 calls, connects and closes failed").unwrap();
+        let lines: Vec<&str> = kinds.lines().skip(1).map(str::trim).collect();
+        assert_eq!(lines, ["1 closed", "2 timed out"]);
     }
 }
