@@ -18,6 +18,8 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// The limit of all models, after their build.
+const MODELS_LIMIT: Duration = Duration::from_secs(2 * 60);
 /// The limit of a step that runs as a child process. Each command of a step has its own limit.
 const STEP_LIMIT: Duration = Duration::from_secs(60 * 60);
 
@@ -40,6 +42,7 @@ enum Part {
 
 const STEPS: &[Step] = &[
     Step { name: "test", part: Part::First, run: |_| test::run(&[]) },
+    Step { name: "models", part: Part::Builds, run: models },
     Step { name: "fmt", part: Part::Builds, run: fmt },
     Step { name: "clippy", part: Part::Builds, run: clippy },
     Step { name: "tidy", part: Part::Builds, run: |_| tidy::run(&[]) },
@@ -179,6 +182,14 @@ fn select(args: &[String]) -> Result<Selection, Error> {
 
 fn cargo(root: &Path, args: &[&str]) -> Result<(), Error> {
     process::run(process::cargo(root).args(args), LIMIT)
+}
+
+/// The models with more switches of threads than in the step `test`. They have its build.
+fn models(root: &Path) -> Result<(), Error> {
+    const SELECTION: [&str; 6] = ["test", "--workspace", "--all-features", "--lib", "--quiet", "models::"];
+    process::run(process::cargo(root).args(SELECTION).arg("--no-run"), LIMIT)?;
+    let mut command = process::cargo(root);
+    process::run(command.args(SELECTION).env("LOOM_MAX_PREEMPTIONS", "4"), MODELS_LIMIT)
 }
 
 fn fmt(root: &Path) -> Result<(), Error> {
