@@ -75,6 +75,17 @@ async fn passes_only_the_configured_environment() {
 }
 
 #[tokio::test]
+async fn passes_each_argument_as_it_is() {
+    // A shell would run `id`, remove the quotes, and start a second command.
+    for argument in ["$(id);\"x", "`id` | cat > /dev/null & 'y'", "*", "-n", "two words"] {
+        let mut transport = open(&ChildProcess::new("printf").args(["%s\n", argument])).await;
+        assert_eq!(line(&mut transport).await, argument);
+    }
+    let error = ChildProcess::new("printf x; true").connect().await.err().map(|error| error.to_string()).unwrap();
+    assert!(error.starts_with("cannot start `printf x; true`: there is no such program"), "{error}");
+}
+
+#[tokio::test]
 async fn terminates_and_then_kills_a_process_that_ignores_the_end_of_input() {
     for script in ["echo $$; while :; do sleep 0.05; done", "trap '' TERM; echo $$; while :; do sleep 0.05; done"] {
         let mut transport = open(&shell(script)).await;
