@@ -487,6 +487,14 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_a_nul_is_another_name() {
+        check(&[
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","method\u0000":"y","id\u0000":2}"#, "request 1 x None"),
+            (r#"{"jsonrpc":"2.0","id":1,"method\u0000":"y"}"#, "-32600 Some(1) a message has a `method`"),
+        ]);
+    }
+
+    #[test]
     fn invalid_messages_are_rejected_with_a_reason() {
         check(&[
             ("", "-32700 None the message is empty"),
