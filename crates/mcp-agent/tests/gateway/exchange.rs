@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -197,6 +198,73 @@ async fn each_server_receives_only_the_exchanged_token_of_the_caller() {
         assert!(exchanged[0].iter().all(|token| !exchanged[1].contains(token)), "two servers received one token");
         let shown = format!("{:?} {:?}", world.host, world.host.statuses());
         assert!(!shown.contains(SECRET) && tokens.iter().all(|token| !shown.contains(token.as_str())), "{shown}");
+    }
+}
+
+/// Records the headers of each request, and accepts it.
+#[derive(Clone, Default)]
+struct Records(Arc<Mutex<Vec<Vec<(String, String)>>>>);
+
+impl Authenticator for Records {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        let headers = request.headers.iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        self.0.lock().unwrap().push(headers.collect());
+        Box::pin(std::future::ready(Ok(Authenticated::new(Principal::new("gateway")))))
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        Vec::new()
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_an_exchange_receives_no_credentials_of_a_client() {
+    for version in REVISIONS {
+        let records = Records::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let upstream = Server::builder("upstream", "1").versions([version]).tool(tool("t", async || "called")).build();
+        let config = HttpConfig::new().public_url(&server).authenticate(records.clone());
+        tokio::spawn(async move { upstream.serve_http_on(listener, config).await });
+        let own = json!({ "url": server, "headers": { "Authorization": "Bearer of-the-configuration" } });
+        let text = json!({ "mcpServers": { "own": own, "none": { "url": server } } }).to_string();
+        let config =
+            ConfigFile::parse(Path::new("/p/.mcp.json"), &text, Scope::Named, &Environment::default()).unwrap();
+        let host = timeout(SOON, Host::builder("gateway", "1").config_file(&config).start()).await.unwrap().unwrap();
+
+        let issuer = AuthorizationServer::builder().start().await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let jwt = Jwt::issuer(issuer.issuer()).unwrap().audience(&url).keep_subject_token();
+        let keys = ApiKeys::new().key("key-of-ci", Principal::new("ci")).unwrap();
+        let config = HttpConfig::new().public_url(&url).authenticate(Chain::new().with(keys).with(jwt));
+        let gateway = Gateway::builder(host).build().unwrap().build();
+        tokio::spawn(async move { gateway.serve_http_on(listener, config).await });
+        let token = issuer.issue_token("ada", ["read"], &url).await.unwrap();
+        for (http, credentials) in [
+            (Http::new(&url).unwrap().bearer(&token).unwrap(), &*token),
+            (Http::new(&url).unwrap().header("x-api-key", "key-of-ci").unwrap(), "key-of-ci"),
+        ] {
+            let http = http.header("cookie", "session-of-the-client").unwrap();
+            let user = timeout(SOON, client().versions([version]).connect(http)).await.unwrap().unwrap();
+            for tool in ["own__t", "none__t"] {
+                assert_eq!(
+                    timeout(SOON, user.call_tool(tool, ()).into_future()).await.unwrap().unwrap().text(),
+                    "called"
+                );
+            }
+            let received = std::mem::take(&mut *records.0.lock().unwrap());
+            let is_of_client = |value: &str| value.contains(credentials) || value.contains("session-of-the-client");
+            assert!(!received.iter().flatten().any(|(_, value)| is_of_client(value)), "{version}: {received:?}");
+            let authorization = |headers: &Vec<(String, String)>| {
+                let header = headers.iter().find(|(name, _)| name == "authorization");
+                header.map(|(_, value)| value.clone())
+            };
+            let authorizations: BTreeSet<_> = received.iter().map(authorization).collect();
+            let expected = BTreeSet::from([None, Some("Bearer of-the-configuration".to_owned())]);
+            assert_eq!(authorizations, expected, "{version}");
+        }
     }
 }
 

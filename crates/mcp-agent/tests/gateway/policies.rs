@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -229,7 +232,13 @@ async fn the_text_of_a_refusal_names_the_gateway() {
 
 #[tokio::test]
 async fn arguments_that_the_policies_cannot_read_do_not_reach_the_server() {
-    let files = Server::builder("files", "1").tool(tool("read", async || "read")).build();
+    let calls = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&calls);
+    let read = tool("read", move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+        std::future::ready("read")
+    });
+    let files = Server::builder("files", "1").tool(read).build();
     let policy = Policy::new().rule(Rule::new(Effect::Allow).tool("read".parse().unwrap()));
     let host = Host::builder("gateway", "1").server("files", &files).policy(policy).start().await.unwrap();
     for version in REVISIONS {
@@ -241,10 +250,13 @@ async fn arguments_that_the_policies_cannot_read_do_not_reach_the_server() {
             ada.request_raw("tools/call", &*params).raw_result().into_future()
         };
         assert!(call("null").await.is_ok() && call(r#"{"x":1}"#).await.is_ok());
+        let valid = calls.load(Ordering::SeqCst);
+        assert!(valid > 0, "{version}");
         for invalid in [r#"{"path":"/etc/passwd","x":1e400}"#, r#"{"x":"\ud800"}"#, "[1]"] {
             let error = call(invalid).await.unwrap_err();
             assert_eq!(error.rpc().unwrap().code.0, -32602, "{invalid} {error}");
         }
+        assert_eq!(calls.load(Ordering::SeqCst), valid, "{version}: the server received invalid arguments");
     }
 }
 
