@@ -1,7 +1,8 @@
-//! The file of audit events of `mcp gateway`: lost events, required events, and pipes.
+//! The file of audit events of `mcp gateway`: its content, lost events, required events, and pipes.
 
 use std::{fs, process::Command, time::Instant};
 
+use mcp_client::Client;
 use serde_json::{Value, json};
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     fixture,
     gateway::gateway,
     mcp,
-    process::{BoundedOutput as _, TIMEOUT},
+    process::{BoundedOutput as _, TIMEOUT, signal, wait},
     serve::Serving,
     text,
 };
@@ -47,6 +48,58 @@ fn a_call_without_a_stored_line_runs_only_if_the_audit_is_not_required() {
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     let shown = ["action", "of", "name"].map(|member| last[member].as_str().unwrap_or_default());
     assert_eq!(shown, ["Complete", "prompt", "review"], "{lines}");
+}
+
+#[test]
+fn an_audit_has_names_and_uris_and_no_arguments() {
+    const SECRET: &str = "hunter2";
+    let project = Project::new("gateway-audit-arguments");
+    let policy = project.root.join("policy.toml");
+    fs::write(&policy, "default = \"allow\"\n\n[[rule]]\ntool = \"paint\"\neffect = \"deny\"\n").unwrap();
+    let file = project.root.join("audit.jsonl");
+    let arguments = ["--port", "0", "--audit", &file.display().to_string(), "--policy", &policy.display().to_string()];
+    let mut serving = Serving::start(gateway(&project, &json!({ "one": { "command": fixture() } }), &arguments));
+    let named = |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments });
+    let requests = [
+        ("tools/call", named("one__strict", json!({ "colour": SECRET })), true),
+        ("tools/call", named("one__add", json!({ "a": SECRET, "b": 2 })), true),
+        ("tools/call", named("one__paint", json!({ "colour": SECRET })), false),
+        ("prompts/get", named("one__review", json!({ "name": SECRET })), true),
+        (
+            "completion/complete",
+            json!({
+                "ref": { "type": "ref/prompt", "name": "one__review" },
+                "argument": { "name": "name", "value": SECRET }, "context": { "arguments": { "tone": SECRET } },
+            }),
+            true,
+        ),
+        ("resources/read", json!({ "uri": "mcp://one/config://app" }), true),
+    ];
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let sent = async {
+        let client = Client::builder("client", "1").connect(serving.url.as_str()).await.unwrap();
+        for (method, params, is_allowed) in requests {
+            let text = params.to_string();
+            let answer = client.request_raw(method, params).raw_result().into_future().await;
+            assert!(answer.is_ok() || !is_allowed, "{text}: {answer:?}");
+        }
+    };
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, sent).await }).unwrap();
+    assert!(signal(&mut serving.child, "TERM") && wait(&mut serving.child).success());
+    let lines = fs::read_to_string(&file).unwrap();
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown: Vec<_> =
+        events.iter().map(|event| [&event["action"], &event["name"]].map(|it| it.as_str().unwrap())).collect();
+    let expected = [
+        ["CallTool", "strict"],
+        ["CallTool", "add"],
+        ["CallTool", "paint"],
+        ["GetPrompt", "review"],
+        ["Complete", "review"],
+        ["ReadResource", "config://app"],
+    ];
+    assert_eq!(shown, expected, "{lines}");
+    assert!(!lines.contains(SECRET), "{lines}");
 }
 
 #[test]
