@@ -7,7 +7,10 @@ use std::{fmt::Write as _, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Error};
 
-use crate::{process, workspace::Metadata};
+use crate::{
+    process,
+    workspace::{self, Metadata},
+};
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
@@ -16,7 +19,10 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
 }
 
 /// Packages the published crates of a workspace. If `compiles` is set, it compiles the packaged sources.
+///
+/// Cargo uses no network after the dependencies are there, so no package of the registry replaces a package of the workspace.
 pub(crate) fn check(root: &Path, metadata: &Metadata, compiles: bool) -> Result<(), Error> {
+    process::run(process::cargo(&workspace::root()).args(["fetch", "--locked"]), LIMIT)?;
     let folder = metadata.target().join("package-check");
     if folder.exists() {
         std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -24,7 +30,7 @@ pub(crate) fn check(root: &Path, metadata: &Metadata, compiles: bool) -> Result<
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let mut command = process::cargo(root);
     // Without `--no-verify` cargo compiles the dependencies of each package again.
-    command.args(["package", "--quiet", "--no-verify", "--allow-dirty"]);
+    command.args(["package", "--offline", "--quiet", "--no-verify", "--allow-dirty"]);
     for package in metadata.published() {
         command.args(["--package", package.name.as_str()]);
     }
@@ -50,7 +56,7 @@ pub(crate) fn check(root: &Path, metadata: &Metadata, compiles: bool) -> Result<
     std::fs::write(folder.join("Cargo.toml"), manifest)?;
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
     let mut check = process::cargo(&folder);
-    check.args(["check", "--workspace", "--all-features", "--all-targets"]);
+    check.args(["check", "--offline", "--workspace", "--all-features", "--all-targets"]);
     check.env("CARGO_TARGET_DIR", metadata.target());
     process::run(&mut check, LIMIT).context("the packaged crates do not compile")
 }
