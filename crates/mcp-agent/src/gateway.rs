@@ -16,6 +16,7 @@ mod links;
 mod members;
 mod merged;
 mod names;
+mod one_reading;
 mod pages;
 mod parked;
 mod process;

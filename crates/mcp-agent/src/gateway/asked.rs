@@ -12,13 +12,14 @@ use mcp_server_core::{
     source::{SourceCall, SourceOutcome, SourceResult},
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 
 use super::{
     Core,
     fault::Fault,
     fleet::{self, Elsewhere},
     members::Members,
+    one_reading::has_one_reading,
     parked::{Holder, Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
     rounds::RoundRecord,
@@ -185,7 +186,8 @@ impl Core {
             state: required.result().request_state.clone(),
         };
         let json = std::str::from_utf8(required.bytes()).ok().and_then(|json| Members::read(json).ok());
-        let json = json.filter(|members| members.get("inputRequests").is_none_or(have_one_reading));
+        let json =
+            json.filter(|members| members.get("inputRequests").is_none_or(|requests| has_one_reading(requests.get())));
         // The client receives the requests that the gateway checked.
         let Some(mut members) = json else {
             return self.asked(call, required.result().input_requests.as_ref(), &state);
@@ -208,16 +210,6 @@ impl Core {
         }
         Ok(SourceOutcome::InputRequired(SourceResult::new(result.to_string(), ProtocolVersion::LATEST)))
     }
-}
-
-/// Whether each reader of input requests finds the same keys, methods and parameters. With a name that occurs twice, the client could
-/// read another request than the gateway.
-pub(super) fn have_one_reading(requests: &RawValue) -> bool {
-    let is_object = |json: &RawValue| Members::read(json.get()).is_ok();
-    let has_one_reading = |request: &RawValue| {
-        Members::read(request.get()).is_ok_and(|request| request.get("params").is_none_or(is_object))
-    };
-    Members::read(requests.get()).is_ok_and(|requests| requests.iter().all(|(_, request)| has_one_reading(request)))
 }
 
 /// Checks that the client declared the capabilities for the input requests of a server.

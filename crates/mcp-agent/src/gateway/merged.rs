@@ -17,7 +17,10 @@ use mcp_server_core::{
 };
 use mcp_uri_template::UriTemplate;
 
-use super::{DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, views::Views};
+use super::{
+    DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, one_reading::has_one_reading,
+    views::Views,
+};
 use crate::{
     Catalog, CatalogItem,
     catalog::{ListFacts, ListHint, ServerTasks},
@@ -341,6 +344,10 @@ impl<'a> Candidate<'a> {
 
     /// Returns the item; `None` if its definition is invalid.
     fn item(&self, kind: ItemKind, names: Names) -> Option<Item> {
+        // Pins and filters read one of two members with the same name, and a client can read the other one.
+        if !has_one_reading(self.json) {
+            return None;
+        }
         let definition = match self.tool {
             Some(tool) => definition::of_tool(tool, &self.key, names, self.tasks),
             None => definition::of_item(kind, self.json, self.original, &self.key),

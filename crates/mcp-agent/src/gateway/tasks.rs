@@ -21,10 +21,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Core,
-    asked::{check_declared, have_one_reading},
+    asked::check_declared,
     caller::Downstream,
     fault::Fault,
     members::Members,
+    one_reading::has_one_reading,
     process::Process,
     questions::{AskedClient, Asker, related_to},
     reach::Reached,
@@ -438,7 +439,7 @@ impl<'a> TaskRequest<'a> {
         }
         if let (Dialect::Extension, Some(json)) = (self.downstream, members.get("inputRequests")) {
             let requests: Option<InputRequests> = serde_json::from_str(json.get()).map_err(|error| invalid(&error))?;
-            let (requests, is_plain) = (requests.unwrap_or_default(), have_one_reading(json));
+            let (requests, is_plain) = (requests.unwrap_or_default(), has_one_reading(json.get()));
             check_declared(self.call, &self.reached.server, &requests)?;
             if !is_plain {
                 members.set("inputRequests", &requests);

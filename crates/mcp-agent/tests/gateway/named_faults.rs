@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Gateway, Host, ItemKind};
+use mcp_agent::{Gateway, Host, ItemKind, Names};
 use mcp_client::transport::Connect;
 use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError};
 use mcp_server::{
@@ -132,6 +132,41 @@ async fn each_invalid_definition_is_logged_once() {
     assert_eq!(of_items.len(), 101, "{of_items:?}");
     assert!(of_items.iter().all(|record| record.len() < 400), "{of_items:?}");
     assert!(of_items[100].contains("items=10"), "{}", of_items[100]);
+}
+
+/// A server with a name that occurs twice in an inner object of definitions.
+struct TwiceInside;
+
+impl Source for TwiceInside {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let of_list: &[&str] = match list {
+            SourceList::Tools => &[
+                r#"{"name":"a","inputSchema":{"type":"object","properties":{"x":{"description":"1"},"x":{"description":"2"}}}}"#,
+                r#"{"name":"b","inputSchema":{"type":"object"},"outputSchema":{"type":"object","x":{"y":1,"\u0079":2}}}"#,
+                r#"{"name":"valid","inputSchema":{"type":"object"}}"#,
+            ],
+            SourceList::Resources => &[r#"{"uri":"x:1","name":"n","_meta":{"a":[{"b":1,"b":2}]}}"#],
+            SourceList::Prompts => &[r#"{"name":"p","later":{"a":1,"a":1}}"#],
+            SourceList::ResourceTemplates => &[r#"{"uriTemplate":"x:{a}","name":"n","later":1,"later":1}"#],
+            _ => &[],
+        };
+        page(of_list.iter().copied())
+    }
+}
+
+#[tokio::test]
+async fn a_definition_with_a_name_twice_in_an_inner_object_is_not_served() {
+    for names in [Names::Provider, Names::Raw] {
+        let server = Server::builder::<()>("s", "1").versions([LATEST]).source(TwiceInside).build();
+        let host = Host::builder("gateway", "1").server("s", &server).start().await.unwrap();
+        let gateway = Gateway::builder(host).names(names).gateway();
+        let invalid: Vec<_> = gateway.invalid_items().iter().map(|item| item.kind).collect();
+        assert_eq!(
+            invalid,
+            [ItemKind::Tool, ItemKind::Tool, ItemKind::Resource, ItemKind::ResourceTemplate, ItemKind::Prompt],
+            "{names:?}"
+        );
+    }
 }
 
 /// A server that cannot list its items.
