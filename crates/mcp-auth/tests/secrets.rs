@@ -175,8 +175,11 @@ async fn issuer() -> String {
 async fn secrets_are_in_no_log_record_and_no_text() {
     let records = Records::default();
     let writer = records.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
     let guard = tracing::subscriber::set_default(subscriber);
     let digest = hash_password("hunter2-password").unwrap();
     let pepper_hash = hash_api_key(b"hunter2-pepper-16", "hunter2-hashed");

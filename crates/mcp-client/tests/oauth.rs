@@ -210,7 +210,7 @@ fn the_log_and_the_errors_of_a_client_contain_no_secrets() {
     for version in [ProtocolVersion::V2026_07_28, ProtocolVersion::V2025_11_25] {
         let (log, runtime) = (Log::default(), tokio::runtime::Builder::new_current_thread().enable_all().build());
         let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::TRACE);
         let subscriber = subscriber.with_writer(move || writer.clone()).finish();
         // A second subscriber, so that `tracing` does not cache the interest of a callsite for all threads.
         let _second = tracing::Dispatch::new(tracing_subscriber::registry());

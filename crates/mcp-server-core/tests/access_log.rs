@@ -570,7 +570,11 @@ async fn a_plain_subscriber_prints_the_access_log() {
     for (level, is_printed) in [(LevelFilter::INFO, true), (LevelFilter::WARN, false)] {
         let text = LogText::default();
         let writer = text.clone();
-        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(move || writer.clone()).finish();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(level)
+            .with_writer(move || writer.clone())
+            .finish();
         let _guard = subscribe(subscriber);
         let mut connection = Connection::connect(&server());
         // A line break of a client does not forge a line of the log.

@@ -273,7 +273,7 @@ fn a_limit_without_an_authenticator_is_logged() {
     ] {
         let records = LogText::default();
         let writer = records.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         tracing::subscriber::with_default(subscriber, || drop(server().into_service(config)));
         let text = records.text();
         assert_eq!(

@@ -35,8 +35,11 @@ impl Authenticator for Panics {
 async fn credentials_are_in_no_log_record_response_or_handler() {
     let records = LogText::default();
     let writer = records.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let server = Server::builder("test", "1")
         .tool(tool("show", async |Extension(parts): Extension<RequestParts>, context: Context| {

@@ -43,7 +43,7 @@ fn server() -> Server {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
     server().serve_http("127.0.0.1:8080").await?;
     Ok(())
 }

@@ -261,7 +261,7 @@ mod tests {
         std::fs::create_dir_all(&locks.0).unwrap();
         let log = locks.0.join("log");
         let file = Mutex::new(std::fs::File::create(&log).unwrap());
-        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_writer(file);
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(LevelFilter::WARN).with_writer(file);
         let _guard = tracing::subscriber::set_default(subscriber.finish());
         let records = MemoryStore::new();
         let store = SealedStore::new(records.clone(), app);

@@ -146,7 +146,11 @@ async fn stores_that_start_together_share_one_key() {
 /// Runs a store with a log, and returns its warnings.
 fn warnings(run: impl Future<Output = ()>) -> Vec<String> {
     let written = Written::default();
-    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_writer(written.clone()).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(LevelFilter::WARN)
+        .with_writer(written.clone())
+        .finish();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tracing::subscriber::with_default(subscriber, || runtime.block_on(run));
     written.text().lines().map(str::to_owned).collect()

@@ -151,8 +151,11 @@ const SCENARIOS: [Scenario; 7] = [
 fn texts_contain_no_secrets() {
     for (scenario, run, kinds) in SCENARIOS {
         let written = Written::default();
-        let subscriber =
-            tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(written.clone()).finish();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(LevelFilter::TRACE)
+            .with_writer(written.clone())
+            .finish();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let run = tracing::subscriber::with_default(subscriber, || runtime.block_on(run()));
         // The records of the test authorization server are not those of the client.

@@ -285,7 +285,7 @@ async fn requests_that_fail_with_the_store_are_logged_once_in_thirty_seconds() {
     let writer = log.clone();
     // A second subscriber, so that `tracing` does not cache the interest of a callsite for all threads.
     let _other = Dispatch::new(NoSubscriber::new());
-    let _guard = set_default(tracing_subscriber::fmt().with_writer(move || writer.clone()).finish());
+    let _guard = set_default(tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish());
     for _ in 0..50 {
         let level = legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }));
         for request in [level, initialize()] {
