@@ -133,6 +133,10 @@ impl Links {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.known.lock().owners.is_empty()
+    }
+
     /// Returns the server whose result contained a URI.
     pub(super) fn server_of(&self, owner: &Owner, uri: &str) -> Option<Arc<str>> {
         self.known.lock().owners.get(owner)?.servers.get(uri).cloned()
@@ -140,9 +144,9 @@ impl Links {
 }
 
 impl Core {
-    /// Whether the URIs of the gateway do not name their server.
+    /// Whether the URIs of the gateway do not name their server. A single server replaces the links to removed servers.
     fn needs_links(&self) -> bool {
-        self.names == Names::Raw && self.host.catalog().shared_servers().len() > 1
+        self.names == Names::Raw && (self.host.catalog().shared_servers().len() > 1 || !self.links.is_empty())
     }
 
     /// Adds links to the URIs of a server.

@@ -303,10 +303,11 @@ impl Core {
                 if let Some(server) = merged.server_by_template(uri) {
                     return Some((server, uri.into(), false));
                 }
-                let linked = self.links.server_of(&Owner::of(call), uri);
-                let linked = linked.filter(|server| self.is_served(&merged, server));
-                let is_linked = linked.is_some();
-                Some((linked.or_else(|| merged.only_server())?, uri.into(), is_linked))
+                match self.links.server_of(&Owner::of(call), uri) {
+                    // A link must not send its URI to another server.
+                    Some(server) => self.is_served(&merged, &server).then(|| (server, uri.into(), true)),
+                    None => Some((merged.only_server()?, uri.into(), false)),
+                }
             }
         }
     }

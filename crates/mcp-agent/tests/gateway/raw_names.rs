@@ -155,20 +155,24 @@ async fn the_links_of_a_caller_lead_to_their_server_for_this_caller_only() {
 
 #[tokio::test]
 async fn a_link_does_not_lead_to_a_removed_server() {
-    let linking = |name| Server::builder::<()>(name, "1").source(LinkingToOne(name)).build();
-    let [first, second, third] = ["first", "second", "third"].map(linking);
-    let host = Host::builder("gateway", "1").server("first", &first).server("second", &second).server("third", &third);
-    let host = host.start().await.unwrap();
-    let client = connect(Gateway::builder(host.clone()).names(Names::Raw), REVISIONS[1]).await;
-    let read = async || client.read_resource("x:1").await.map(|read| read.contents[0].as_text().map(str::to_owned));
-    for server in ["first", "second"] {
-        client.call_tool(server, ()).await.unwrap();
-        assert_eq!(read().await.unwrap().as_deref(), Some("first"), "{server}");
+    // Without a link, the URI belongs to the only server that is left.
+    for names in [&["first", "second", "third"][..], &["first", "second"]] {
+        let mut host = Host::builder("gateway", "1");
+        for name in names {
+            host = host.server(*name, &Server::builder::<()>(*name, "1").source(LinkingToOne(name)).build());
+        }
+        let host = host.start().await.unwrap();
+        let client = connect(Gateway::builder(host.clone()).names(Names::Raw), REVISIONS[1]).await;
+        let read = async || client.read_resource("x:1").await.map(|read| read.contents[0].as_text().map(str::to_owned));
+        for server in ["first", "second"] {
+            client.call_tool(server, ()).await.unwrap();
+            assert_eq!(read().await.unwrap().as_deref(), Some("first"), "{server} of {names:?}");
+        }
+        host.remove("first").await;
+        assert!(read().await.unwrap_err().is_resource_not_found(), "{names:?}");
+        client.call_tool("second", ()).await.unwrap();
+        assert_eq!(read().await.unwrap().as_deref(), Some("second"), "{names:?}");
     }
-    host.remove("first").await;
-    assert!(read().await.unwrap_err().is_resource_not_found());
-    client.call_tool("second", ()).await.unwrap();
-    assert_eq!(read().await.unwrap().as_deref(), Some("second"));
 }
 
 /// A server whose tool returns a link to one resource, which each such server has.
