@@ -189,7 +189,8 @@ impl Pages {
         named.map_or(fault, Fault::from)
     }
 
-    fn of_error(
+    /// Returns an error of a server for the client, as [`Pages::of_fault`] does; `None` if the error stays as it is.
+    pub(super) fn of_error(
         &self,
         server: &str,
         error: Option<&RpcError>,

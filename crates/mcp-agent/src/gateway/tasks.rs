@@ -370,7 +370,10 @@ impl<'a> TaskRequest<'a> {
                 }
                 Some(TaskStatus::Failed) => {
                     let failed = || RpcError::internal("the task failed without an error");
-                    return Err(members.decode::<RpcError>("error").unwrap_or_else(failed).into());
+                    let error = members.decode::<RpcError>("error").unwrap_or_else(failed);
+                    let (server, upstream) = (&self.reached.server, &self.reached.client);
+                    let named = self.core.pages.of_error(server, Some(&error), upstream, self.call);
+                    return Err(named.unwrap_or(error).into());
                 }
                 Some(TaskStatus::Cancelled) => return Err(RpcError::invalid_params("Task cancelled").into()),
                 Some(TaskStatus::InputRequired) => {

@@ -148,10 +148,17 @@ async fn questions_progress_and_answers_pass_unchanged() {
     }
 }
 
-/// A server of 2026-07-28. Its call or its task asks with a token and an id that it chose.
+/// A server of 2026-07-28. Its call or its task asks with a token and an id that it chose, or the error of its task has the id.
 struct Choosing {
-    is_task: bool,
+    kind: Kind,
     is_answered: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Task,
+    FailedTask,
 }
 
 impl Choosing {
@@ -193,7 +200,7 @@ impl Source for Choosing {
 
     fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
         let params: Value = serde_json::from_str(call.params().get()).unwrap();
-        let outcome = if self.is_task {
+        let outcome = if self.kind != Kind::Call {
             SourceOutcome::Task(Self::task("task", "working", ("vendor", json!(1))))
         } else if params.get("inputResponses").is_some() {
             SourceOutcome::Complete(Self::answer(&json!({ "resultType": "complete", "content": [] })))
@@ -205,12 +212,17 @@ impl Source for Choosing {
     }
 
     fn get_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
-        let state = match self.is_answered.load(Ordering::SeqCst) {
-            true => {
+        let state = match (self.kind, self.is_answered.load(Ordering::SeqCst)) {
+            (Kind::FailedTask, _) => {
+                let page = Self::questions()["page"]["params"].clone();
+                let error = json!({ "code": -32042, "message": "visit", "data": { "elicitations": [page] } });
+                Self::task("complete", "failed", ("error", error))
+            }
+            (_, true) => {
                 let result = json!({ "resultType": "complete", "content": [] });
                 Self::task("complete", "completed", ("result", result))
             }
-            false => Self::task("complete", "input_required", ("inputRequests", Self::questions())),
+            (_, false) => Self::task("complete", "input_required", ("inputRequests", Self::questions())),
         };
         Box::pin(std::future::ready(Ok(state)))
     }
@@ -248,24 +260,30 @@ impl Handler for Asked {
 
 #[tokio::test]
 async fn a_modern_server_chooses_no_token_and_no_id_of_a_page_in_a_session() {
-    for is_task in [false, true] {
-        let source = Choosing { is_task, is_answered: AtomicBool::new(false) };
+    for kind in [Kind::Call, Kind::Task, Kind::FailedTask] {
+        let source = Choosing { kind, is_answered: AtomicBool::new(false) };
         let server = Server::builder::<()>("s", "1").versions([REVISIONS[1]]).source(source).build();
         let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([REVISIONS[0]]).build();
         let asked = Asked::default();
         let user = client().handler(asked.clone()).connect(&gateway).await.unwrap();
-        if is_task {
-            let created = raw(&user, "tools/call", json!({ "name": "s__ask", "task": {} })).await.unwrap();
-            raw(&user, "tasks/result", json!({ "taskId": created["task"]["taskId"] })).await.unwrap();
-        } else {
+        if kind == Kind::Call {
             raw(&user, "tools/call", json!({ "name": "s__ask" })).await.unwrap();
+        } else {
+            let created = raw(&user, "tools/call", json!({ "name": "s__ask", "task": {} })).await.unwrap();
+            let result = raw(&user, "tasks/result", json!({ "taskId": created["task"]["taskId"] })).await;
+            if kind == Kind::FailedTask {
+                let data = result.unwrap_err().data.unwrap();
+                assert_eq!(data["elicitations"][0]["elicitationId"], "s/github/123", "{data}");
+                continue;
+            }
+            result.unwrap();
         }
         let asked = asked.0.lock().unwrap();
         let (page, roots) = (&asked["elicitation/create"], &asked["roots/list"]);
         // The gateway gives each page of the session an id.
         let id = page["elicitationId"].as_str().unwrap();
-        assert!(!id.contains("github") && page["_meta"].get("progressToken").is_none(), "{is_task} {page}");
+        assert!(!id.contains("github") && page["_meta"].get("progressToken").is_none(), "{kind:?} {page}");
         let meta = &roots["_meta"];
-        assert!(meta.get("progressToken").is_none() && meta["com.example/a"] == 1, "{is_task} {roots}");
+        assert!(meta.get("progressToken").is_none() && meta["com.example/a"] == 1, "{kind:?} {roots}");
     }
 }
