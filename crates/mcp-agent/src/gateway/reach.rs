@@ -387,7 +387,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Fault::Hidden`] if the policies deny the item to the caller. [`CallError::Unavailable`] if another server has the name since the
-    /// approval.
+    /// decision.
     pub(super) async fn permit(
         &self,
         slot: &Arc<Slot>,
@@ -423,7 +423,7 @@ impl Core {
             return Ok(());
         }
         let (server, state) = (slot.name.to_string(), ServerState::Stopped);
-        let reason = Some("it was replaced during the approval".to_owned());
+        let reason = Some("it was replaced during the request".to_owned());
         Err(CallError::Unavailable { server, state, reason, retry_in: None })
     }
 

@@ -100,7 +100,7 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
         self.options.until_cancelled(&self.name, shared.permit_item(&slot, &input)).await??;
         if !registry.slot(&server).is_some_and(|now| Arc::ptr_eq(&now, &slot)) {
             // The policies of the new server have not decided.
-            let reason = Some("it was replaced during the approval".to_owned());
+            let reason = Some("it was replaced during the request".to_owned());
             return Err(CallError::Unavailable { server, state: ServerState::Stopped, reason, retry_in: None });
         }
         let limit = self.options.timeout.or(slot.options.call_timeout).or(registry.settings.call_timeout);
