@@ -100,7 +100,7 @@ pub struct DroppedItem {
 pub struct InvalidItem {
     /// The kind of the item.
     pub kind: ItemKind,
-    /// The name, the URI or the template for clients.
+    /// The name, the URI or the template for clients, at most its first 1,024 bytes.
     pub name: String,
     /// The server with the item.
     pub server: Arc<str>,

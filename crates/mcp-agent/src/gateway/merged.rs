@@ -10,7 +10,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use mcp_protocol::CacheScope;
+use mcp_protocol::{CacheScope, start_of};
 use mcp_server_core::{
     CacheHint,
     source::{SourceList, SourcePage},
@@ -35,6 +35,8 @@ const PLACES: usize = 64;
 const SMALL: usize = 200;
 /// The largest numbers of dropped and of invalid items that one merge logs.
 const LOGGED: usize = 100;
+/// The longest name of an invalid item, in bytes. A server chooses its names and URIs.
+const INVALID_NAME: usize = 1024;
 
 /// The lists of a generation of the catalog.
 #[derive(Default)]
@@ -393,7 +395,8 @@ impl Items {
             }
             let known = former.get(&candidate.key).filter(|known| candidate.is(known)).cloned();
             let Some(item) = known.or_else(|| candidate.item(kind, names).map(Arc::new)) else {
-                let (name, server) = (candidate.key.into_owned(), Arc::clone(candidate.server));
+                let name = start_of(&candidate.key, INVALID_NAME).to_owned();
+                let server = Arc::clone(candidate.server);
                 invalid.push(InvalidItem { kind, name, server });
                 continue;
             };

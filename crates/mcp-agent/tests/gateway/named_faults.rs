@@ -99,7 +99,7 @@ struct Twice(usize);
 
 impl Source for Twice {
     fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        let long = "u".repeat(1000);
+        let long = "u".repeat(2000);
         let invalid = (0..self.0).map(|n| format!(r#"{{"uri":"x:{n}{long}","name":"n","later":1,"later":2}}"#));
         let all: Vec<String> = invalid.chain([r#"{"uri":"x:valid","name":"n"}"#.to_owned()]).collect();
         page(all.iter().map(String::as_str).filter(|_| list == SourceList::Resources))
@@ -120,7 +120,8 @@ async fn each_invalid_definition_is_logged_once() {
         let items = gateway.invalid_items();
         let error = items[1].to_string();
         assert_eq!((items.len(), items[1].kind, &*items[1].server), (INVALID, ItemKind::Resource, "s"));
-        assert!(items[1].name.starts_with("mcp://s/x:1uu") && error.contains("occurs twice"), "{error}");
+        assert!(items[1].name.starts_with("mcp://s/x:1uu") && items[1].name.len() == 1024, "{error}");
+        assert!(error.contains("occurs twice"), "{error}");
         healthy.tools().add(tool(name, async || "x")).unwrap();
         let mut changes = host.catalog_changes();
         let changed = changes.wait_for(|catalog| catalog.tools().len() == count);
