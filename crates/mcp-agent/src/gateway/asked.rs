@@ -156,8 +156,8 @@ impl Core {
             Relayed::InputRequired { place, fingerprint, is_approved, required } => {
                 self.required(call, &place, &fingerprint, is_approved, &required)
             }
-            Relayed::Task { server, fingerprint, process, created, upstream } => {
-                self.created_task(call, (&server, fingerprint, process), &created, &upstream)
+            Relayed::Task { server, tool, fingerprint, process, created, upstream } => {
+                self.created_task(call, (&server, tool, fingerprint, process), &created, &upstream)
             }
         }
     }

@@ -115,7 +115,15 @@ pub(super) enum Relayed {
     /// The input requests of the server.
     InputRequired { place: Place, fingerprint: Arc<str>, is_approved: bool, required: InputRequired },
     /// The task that the call became.
-    Task { server: Arc<str>, fingerprint: Arc<str>, process: Option<Process>, created: CreatedTask, upstream: Client },
+    Task {
+        server: Arc<str>,
+        /// The name of the tool at the server.
+        tool: Box<str>,
+        fingerprint: Arc<str>,
+        process: Option<Process>,
+        created: CreatedTask,
+        upstream: Client,
+    },
 }
 
 /// Sends a request to a server. The connection is in use until the request ends.
@@ -201,7 +209,7 @@ async fn send(
             reached.keep_for(lifetime(created.result()));
             let (fingerprint, upstream) = (Arc::clone(&reached.fingerprint), reached.client.clone());
             let process = reached.process(created.result().connection());
-            Ok(Relayed::Task { server, fingerprint, process, created, upstream })
+            Ok(Relayed::Task { server, tool: name, fingerprint, process, created, upstream })
         }
         Ok(UpstreamRound::InputRequired(required)) => {
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);

@@ -62,7 +62,7 @@ pub(super) struct ServerTask {
     /// The process that has the task. `None`: each connection to the server reaches the task.
     pub(super) process: Option<Process>,
     pub(super) id: String,
-    /// The tool of the task at the server, if the gateway knows it.
+    /// The tool of the task at the server. A list of the server does not name it.
     pub(super) tool: Option<String>,
 }
 
@@ -116,7 +116,7 @@ impl Core {
     pub(super) fn created_task(
         self: &Arc<Self>,
         call: &SourceCall,
-        (server, fingerprint, process): (&Arc<str>, Arc<str>, Option<Process>),
+        (server, tool, fingerprint, process): (&Arc<str>, Box<str>, Arc<str>, Option<Process>),
         new: &CreatedTask,
         upstream: &Client,
     ) -> Result<SourceOutcome, RpcError> {
@@ -126,10 +126,7 @@ impl Core {
         let json = text(result)?;
         let found = dialects.and_then(|(from, to)| Some((from, to, created_id(json, from)?)));
         let (from, to, id) = found.ok_or_else(|| RpcError::internal("the answer of the server is not valid"))?;
-        let merged = self.newest_merged();
-        let tool = merged.tools.get(call.name()).filter(|item| item.server == *server);
-        let tool = tool.map(|item| item.original.to_string());
-        let task = ServerTask { server: server.to_string(), fingerprint, process, id, tool };
+        let task = ServerTask { server: server.to_string(), fingerprint, process, id, tool: Some(tool.into()) };
         self.task_tools.learn(&task);
         let id = self.seals(call)?.seal_task(&task, call.context().principal())?;
         let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;

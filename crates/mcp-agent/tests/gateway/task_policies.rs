@@ -1,9 +1,15 @@
 //! The policies about tasks whose tool is not in the lists of the gateway. The clock of these tests is paused.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use mcp_agent::{Gateway, Host, Names, policy::Policy};
+use mcp_agent::{Catalog, Gateway, Host, Names, policy::Policy};
 use mcp_client::{
     Client,
     transport::{BoxFuture, Connect, Transport, TransportError},
@@ -17,10 +23,10 @@ use mcp_server::{
 use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
-use crate::common::{Pipe, connect_as, page, raw};
+use crate::common::{Pipe, SOON, connect_as, page, raw};
 
 const VERSION: ProtocolVersion = ProtocolVersion::V2025_11_25;
 const SECOND: Duration = Duration::from_secs(1);
@@ -105,6 +111,59 @@ async fn is_known(client: &Client, id: &Value) -> bool {
             assert_eq!((error.code.0, &*error.message), (-32602, "Task not found"));
             false
         }
+    }
+}
+
+/// A server that removes its tool `t` during the call, before it creates the task. The semaphore has a permit when the task is created.
+struct Removing {
+    is_removed: AtomicBool,
+    own: Arc<OnceLock<Server>>,
+    creation: Arc<Semaphore>,
+}
+
+impl Source for Removing {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let names: &[_] = if self.is_removed.load(Ordering::SeqCst) { &["other"] } else { &["t"] };
+        Box::pin(async move { Tasks(Some(names)).list(list, call).await })
+    }
+
+    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        Box::pin(async move {
+            self.is_removed.store(true, Ordering::SeqCst);
+            self.own.get().unwrap().notify().tools_changed();
+            self.creation.acquire().await.unwrap().forget();
+            Tasks(None).call_tool(call).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_id_of_a_task_names_a_tool_that_its_server_removes_before_it_creates_the_task() {
+    let (own, creation) = (Arc::<OnceLock<Server>>::default(), Arc::new(Semaphore::new(0)));
+    let source =
+        Removing { is_removed: AtomicBool::new(false), own: Arc::clone(&own), creation: Arc::clone(&creation) };
+    let server = Server::builder::<()>("s", "1").versions([VERSION]).source(source).build();
+    let late = Late(Pipe::new(own.get_or_init(|| server).clone()), Arc::new(Semaphore::new(1)));
+    let host = Host::builder("gateway", "1").server("s", late).start().await.unwrap();
+    let mut changes = host.catalog_changes();
+    let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]])).build().unwrap();
+    let first = connect_as(&gateway.versions([VERSION]).build(), "ada").await;
+    let removal = async {
+        let is_removed = |catalog: &Catalog| catalog.tools().iter().all(|tool| tool.original_name() == "other");
+        timeout(SOON, changes.wait_for(is_removed)).await.unwrap().unwrap();
+        creation.add_permits(1);
+    };
+    let call = raw(&first, "tools/call", json!({ "name": "s__t", "task": {} }));
+    let (created, ()) = tokio::join!(call, removal);
+    let id = created.unwrap()["task"]["taskId"].clone();
+    for (denied, expected) in [("t", false), ("other", true)] {
+        let policy = format!("[[rule]]\ntool = \"{denied}\"\neffect = \"deny\"\n");
+        let ada = ada(&[("s", &Late::new(Some(&["other"]), 1))], Names::Provider, &policy).await;
+        assert_eq!(is_known(&ada, &id).await, expected, "{denied}");
     }
 }
 
