@@ -26,8 +26,10 @@ use crate::registry::{OpenNumbers, Slot, Wanted};
 const SERVER: Duration = Duration::from_secs(5);
 const PAGE: Duration = Duration::from_secs(10);
 
-/// The most pages of a server in one list. A server whose pages do not end would hide the tasks of the servers after it.
+/// The most pages of a connection in one list, and the most connections of a server. A list that does not end would hide the tasks of the
+/// connections and of the servers after it.
 const PAGES: u32 = 256;
+const CONNECTIONS: u32 = 1024;
 
 /// The kind of the sealed texts in cursors.
 const CURSOR: &str = "task list";
@@ -37,8 +39,10 @@ const CURSOR: &str = "task list";
 struct Place {
     /// The page is that of the first connection from this number on.
     number: u64,
-    /// The number of pages of the server before this page.
+    /// The number of pages of the connection before this page.
     pages: u32,
+    /// The number of connections whose pages the list has. A server can end and start processes during a list.
+    connections: u32,
     /// The cursor of the server.
     cursor: Option<String>,
 }
@@ -66,11 +70,11 @@ impl Core {
                 let (server, sealed, cursor): (_, Option<String>, _) =
                     serde_json::from_str(cursor).map_err(|_| invalid_cursor())?;
                 let numbers = match sealed {
-                    None => Some((0, 0)),
+                    None => Some((0, 0, 0)),
                     Some(sealed) => self.open_numbers(call, &sealed)?,
                 };
-                let (number, pages) = numbers.ok_or_else(invalid_cursor)?;
-                (server, Place { number, pages, cursor })
+                let (number, pages, connections) = numbers.ok_or_else(invalid_cursor)?;
+                (server, Place { number, pages, connections, cursor })
             }
         };
         let client = Downstream::of(call).beside_calls();
@@ -94,7 +98,8 @@ impl Core {
             }
             let mut result = json!({});
             if let Some(slot) = slot {
-                let sealed = (place.pages > 0).then(|| self.seal_numbers(call, &place)).transpose()?;
+                let is_first = place.pages == 0 && place.connections == 0;
+                let sealed = (!is_first).then(|| self.seal_numbers(call, &place)).transpose()?;
                 result["nextCursor"] = json!((&*slot.name, sealed, place.cursor)).to_string().into();
             }
             let json = result.to_string();
@@ -107,11 +112,11 @@ impl Core {
 
     /// Seals the numbers of a place for a cursor. That of its connection shows the number of connections of all callers.
     fn seal_numbers(&self, call: &SourceCall, place: &Place) -> Result<String, RpcError> {
-        let text = json!((place.number, place.pages)).to_string();
+        let text = json!((place.number, place.pages, place.connections)).to_string();
         self.seals(call)?.keys().seal_id(CURSOR, &text, call.context().principal())
     }
 
-    fn open_numbers(&self, call: &SourceCall, sealed: &str) -> Result<Option<(u64, u32)>, RpcError> {
+    fn open_numbers(&self, call: &SourceCall, sealed: &str) -> Result<Option<(u64, u32, u32)>, RpcError> {
         let text = self.seals(call)?.keys().open_id(CURSOR, sealed, call.context().principal());
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
@@ -131,27 +136,32 @@ impl Core {
         else {
             return page;
         };
-        let (process, pages) = (reached.process(number), place.pages.saturating_add(1));
+        let process = reached.process(number);
+        let is_same = process.is_none() || (place.number == number && place.pages > 0);
+        let pages = if is_same { place.pages.saturating_add(1) } else { 1 };
+        let connections = if is_same { place.connections } else { place.connections.saturating_add(1) };
+        if connections > CONNECTIONS {
+            tracing::warn!(server = &*slot.name, connections, "a server has too many connections for a list of tasks");
+            return page;
+        }
         // The cursor of a process that has ended is not valid at another one.
-        let cursor = place.cursor.filter(|_| process.is_none() || place.number == number);
+        let cursor = place.cursor.filter(|_| is_same);
         let listed = self.tasks_at(&reached, process.clone(), cursor.as_deref(), call, client, meta).await;
         let has_process = process.is_some();
         // Each connection without a process of its own lists the same tasks.
-        page.next = next.filter(|_| has_process).map(|number| Place { number, pages, cursor: None });
-        let has_no_end = || tracing::warn!(server = &*slot.name, pages, "the list of tasks of a server does not end");
+        let next = next.filter(|_| has_process);
+        page.next = next.map(|number| Place { number, connections, ..Place::default() });
         match listed {
             Ok((tasks, next)) => {
                 page.tasks = tasks;
-                if next.is_some() && next == cursor {
-                    has_no_end();
+                if next.is_some() && (next == cursor || pages >= PAGES) {
+                    tracing::warn!(server = &*slot.name, pages, "the list of tasks of a server does not end");
                 } else if next.is_some() {
-                    page.next = Some(Place { number: if has_process { number } else { 0 }, pages, cursor: next });
+                    let number = if has_process { number } else { 0 };
+                    page.next = Some(Place { number, pages, connections, cursor: next });
                 }
             }
             Err(fault) => tracing::warn!(server = &*slot.name, ?fault, "the tasks of a server cannot be listed"),
-        }
-        if pages >= PAGES && page.next.take().is_some() {
-            has_no_end();
         }
         page
     }

@@ -27,6 +27,8 @@ struct Process {
     /// The users of its tasks.
     tasks: Arc<Mutex<Vec<String>>>,
     waiting: Waiting,
+    /// Its list of tasks has further pages without an end, which have no tasks.
+    is_endless: bool,
 }
 
 /// The calls that wait: each has a permit of `begun`, and ends with a permit of `end`.
@@ -39,10 +41,15 @@ struct Waiting {
 impl Process {
     /// Returns the processes of a server. Their waiting calls are known to the test.
     fn several() -> (Processes, Waiting) {
+        Self::several_with(|_| false)
+    }
+
+    fn several_with(is_endless: fn(usize) -> bool) -> (Processes, Waiting) {
         let waiting = Waiting { begun: Arc::new(Semaphore::new(0)), end: Arc::new(Semaphore::new(0)) };
         let of_processes = waiting.clone();
         let start = move |number| {
-            let source = Self { number, tasks: Arc::default(), waiting: of_processes.clone() };
+            let (waiting, is_endless) = (of_processes.clone(), is_endless(number));
+            let source = Self { number, tasks: Arc::default(), waiting, is_endless };
             Server::builder::<()>("s", "1").versions([LEGACY]).source(source).build()
         };
         (Processes::new(start), waiting)
@@ -105,9 +112,14 @@ impl Source for Process {
         Self::answer(self.task(&call).map(|(_, user)| text(format!("{user} {}", self.number))))
     }
 
-    fn list_tasks(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
-        let tasks: Vec<Value> = (0..self.tasks.lock().unwrap().len()).map(Self::state).collect();
-        Self::answer(Ok(json!({ "tasks": tasks })))
+    fn list_tasks(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        let page: Option<usize> = call.cursor().map(|cursor| cursor.parse().unwrap());
+        let tasks = if page.is_none() { self.tasks.lock().unwrap().len() } else { 0 };
+        let mut list = json!({ "tasks": (0..tasks).map(Self::state).collect::<Vec<_>>() });
+        if self.is_endless {
+            list["nextCursor"] = json!(page.map_or(0, |page| page + 1).to_string());
+        }
+        Self::answer(Ok(list))
     }
 }
 
@@ -224,4 +236,22 @@ async fn a_request_about_a_task_reaches_the_process_of_the_task_alone() {
         }
         assert_eq!(result_of(&grace, &of_grace).await.as_deref(), Ok("grace 1"), "{down}");
     }
+}
+
+#[tokio::test]
+async fn the_endless_list_of_a_process_does_not_hide_the_tasks_of_another_process() {
+    // The first process lists the tools. A call that waits takes a process of its own.
+    let (processes, waiting) = Process::several_with(|number| number == 1);
+    let connector: Arc<dyn Connect> = Arc::new(processes);
+    let host = Host::builder("gateway", "1").server_with("s", connector, ServerOptions::new().asks());
+    let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([LEGACY]).build();
+    let user = client().on_elicit(async |_form| Ok(ElicitResult::decline())).connect(&gateway).await.unwrap();
+    let other = user.clone();
+    let call = tokio::spawn(async move { raw(&other, "tools/call", json!({ "name": "s__wait" })).await });
+    timeout(SOON, waiting.begun.acquire()).await.unwrap().unwrap().forget();
+    let id = start(&user, "ada").await;
+    assert_eq!(result_of(&user, &id).await.as_deref(), Ok("ada 2"));
+    assert_eq!(listed(&user).await, [id]);
+    waiting.end.add_permits(1);
+    call.await.unwrap().unwrap();
 }
