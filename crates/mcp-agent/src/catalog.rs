@@ -130,7 +130,12 @@ impl Catalog {
     /// # Errors
     /// [`UnknownName`] with the existing names.
     pub fn tool(&self, name: &str) -> Result<&Arc<CatalogTool>, UnknownName> {
-        self.names.get(name).map(|index| &self.tools[*index]).ok_or_else(|| UnknownName::of_tool(self, name))
+        self.find_tool(name).ok_or_else(|| UnknownName::of_tool(self, name))
+    }
+
+    /// Returns the tool as [`Catalog::tool`] does, without the search for similar names.
+    pub(crate) fn find_tool(&self, name: &str) -> Option<&Arc<CatalogTool>> {
+        self.names.get(name).map(|index| &self.tools[*index])
     }
 
     /// Returns the prompt with this display name (`server:prompt`).

@@ -249,11 +249,15 @@ impl Core {
         Ok(self.hides(&slot, || views::input(kind, item), downstream.principal.as_ref()))
     }
 
-    /// Returns the definition of an item that the policies do not hide from a caller. While a large catalog is merged, it is that of the
-    /// former catalog. The call waits for the merge, and checks its headers again.
+    /// Returns the definition of an item that the policies do not hide from a caller; `None` while a large catalog with another
+    /// definition of the tool is merged. The call waits for the merge, and compares its headers with the current definition.
     fn definition_for(&self, list: SourceList, name: &str, principal: Option<&Arc<str>>) -> Option<SourceDefinition> {
         let merged = self.newest_merged();
         let item = merged.list(list)?.get(name)?;
+        if let Some(tool) = &item.tool {
+            let catalog = self.host.catalog();
+            catalog.find_tool(tool.display_name()).filter(|now| now.has_definition_of(tool))?;
+        }
         let slot = self.host.shared().registry.slot(&item.server)?;
         let kind = if list == SourceList::Tools { ItemKind::Tool } else { ItemKind::Prompt };
         (!self.hides(&slot, || views::input(kind, item), principal)).then(|| item.definition.clone())
@@ -517,15 +521,22 @@ mod tests {
         ] {
             assert_eq!(finds(name, caller), is_found, "{name} {caller:?}");
         }
+        assert!(upstream.tools().remove("t2"));
+        upstream.tools().add(tool("t2", async || "new").description("new")).unwrap();
         upstream.tools().add(tool("t250", async || "new")).unwrap();
         let mut changes = host.catalog_changes();
-        let listed = changes.wait_for(|catalog| catalog.tools().len() == 251);
+        let has_new = |name: &str, catalog: &crate::Catalog| {
+            catalog.tool(&format!("s:{name}")).is_ok_and(|tool| name == "t250" || tool.tool().description.is_some())
+        };
+        let listed = changes.wait_for(|catalog| has_new("t2", catalog) && has_new("t250", catalog));
         tokio::time::timeout(Duration::from_secs(20), listed).await.unwrap().unwrap();
         // No request waits for the new catalog.
         assert!(finds("s__t1", Some(&ada)) && !finds("s__t250", Some(&ada)));
+        // The former definition must not refuse a call.
+        assert!(!finds("s__t2", Some(&ada)));
         assert!(!relays.core.merged.read().is_of(&host.catalog()));
         relays.core.merged().await;
-        assert!(finds("s__t250", Some(&ada)));
+        assert!(finds("s__t250", Some(&ada)) && finds("s__t2", Some(&ada)));
     }
 
     fn size<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
