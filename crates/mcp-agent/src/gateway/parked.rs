@@ -259,6 +259,13 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         }
     }
 
+    /// Lets the result of a call wait for a short time only, because the server can return it again.
+    pub(crate) fn shorten(&self, call: u64, holder: &Holder) {
+        if let Ok(call) = self.call(call, holder) {
+            call.shorten();
+        }
+    }
+
     /// Whether the call has not ended.
     pub(crate) fn contains(&self, call: u64) -> bool {
         self.shared.table.lock().get(call).is_some()

@@ -161,7 +161,11 @@ impl Core {
             Ok(Relayed::Complete { server: Arc::clone(&reached.server), result: untranslated(result) })
         });
         Ok(match timeout(FIRST, started).await {
-            Ok(Ok(ParkedRound::Asked { call: parked, requests, .. })) => Some((parked, requests)),
+            Ok(Ok(ParkedRound::Asked { call: parked, requests, .. })) => {
+                // A client can stop to request the state, and the server has the result for a later request.
+                self.parked.shorten(parked, &key.holder);
+                Some((parked, requests))
+            }
             _ => None,
         })
     }

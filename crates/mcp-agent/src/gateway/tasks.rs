@@ -297,7 +297,12 @@ impl<'a> TaskRequest<'a> {
 
     pub(super) async fn get(&self) -> Result<RawResult, Fault> {
         let params = to_raw_value(&json!({ "taskId": self.task.id })).map_err(|error| invalid(&error))?;
-        self.exchange(method::GetTask::NAME, &params, None).await
+        let state = self.exchange(method::GetTask::NAME, &params, None).await;
+        if state.as_ref().is_err_and(|fault| code(fault) == Some(ErrorCode::INVALID_PARAMS)) {
+            // The server has forgotten the task, so no state shows its end.
+            self.core.end_task_questions(&self.key());
+        }
+        state
     }
 
     /// Sends a request. A request with an asker has no time limit.

@@ -1,7 +1,10 @@
 //! The results of tasks that ask, at a server of the session era, for a client of 2026-07-28. The clock of these tests is paused.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use mcp_client::Client;
 use mcp_protocol::{JsonObject, ProtocolVersion, RpcError};
@@ -11,7 +14,10 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 
 use crate::{
     common::{REVISIONS, SOON, client, gateway, page},
@@ -55,8 +61,11 @@ impl Tasks {
 
     /// Returns the state of the task of a request.
     fn answer(&self, call: &SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
-        let state = self.state(Self::number(call)).to_string();
-        Box::pin(std::future::ready(Ok(SourceResult::new(state, VERSION))))
+        let state = self.state(Self::number(call));
+        let is_known = state["status"] != "forgotten";
+        let unknown = || RpcError::invalid_params("the task is unknown");
+        let state = is_known.then(|| SourceResult::new(state.to_string(), VERSION)).ok_or_else(unknown);
+        Box::pin(std::future::ready(state))
     }
 }
 
@@ -162,4 +171,27 @@ async fn a_task_that_its_client_cancelled_keeps_no_parked_request() {
         // The client requests no further state.
         raw(&client, "tasks/cancel", json!({ "taskId": id })).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parked_request_of_a_task_that_its_server_forgets_ends() {
+    let tasks = Tasks::new();
+    let client = client_of(&tasks).await;
+    for task in 0..TASKS {
+        let (id, _) = asked(&client).await;
+        tasks.statuses.lock().unwrap()[task] = "forgotten";
+        let error = raw(&client, "tasks/get", json!({ "taskId": id })).await.unwrap_err();
+        assert_eq!(error.code.0, -32602, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parked_request_of_a_completed_task_ends_soon_without_a_request_for_the_state() {
+    let tasks = Tasks::new();
+    let client = client_of(&tasks).await;
+    for _ in 1..TASKS {
+        completed(&client, &tasks).await;
+    }
+    sleep(Duration::from_secs(31)).await;
+    asked(&client).await;
 }

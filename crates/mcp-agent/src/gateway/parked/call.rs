@@ -28,8 +28,8 @@ const OPEN: usize = 64;
 const QUESTIONS: usize = 1024;
 /// The time in which further questions join the round of the first one.
 const GATHER: Duration = Duration::from_millis(20);
-/// The time for which a call stays after another node received its result.
-const DELIVERED: Duration = Duration::from_secs(30);
+/// The time for which a call stays after another node received its result, and for which a repeatable result waits.
+const SHORT: Duration = Duration::from_secs(30);
 /// The keys of input requests are this text with the number of the question.
 const KEY: &str = "question-";
 
@@ -53,6 +53,10 @@ struct State<R, C> {
     is_over: bool,
     /// Another node received the result, and can request it again.
     is_delivered: bool,
+    /// The server can return the result again.
+    is_repeatable: bool,
+    /// The time of the result.
+    completed: Option<Instant>,
     /// The rounds that wait, in their order. A round of another node has no request.
     rounds: BTreeMap<u64, Option<C>>,
     next_round: u64,
@@ -86,6 +90,8 @@ impl<R: Clone, C> ParkedCall<R, C> {
             has_ended: false,
             is_over: false,
             is_delivered: false,
+            is_repeatable: false,
+            completed: None,
             rounds: BTreeMap::new(),
             next_round: 0,
             last_round: Instant::now(),
@@ -150,6 +156,7 @@ impl<R: Clone, C> ParkedCall<R, C> {
         {
             let mut state = self.state();
             state.is_fleeting = !fits;
+            state.completed = Some(Instant::now());
             if fits || !state.rounds.is_empty() {
                 state.result = Some(result);
             } else {
@@ -183,6 +190,12 @@ impl<R, C> ParkedCall<R, C> {
         self.changed.send_replace(());
     }
 
+    /// Shortens the lifetime of the call from its result on.
+    pub(super) fn shorten(&self) {
+        self.state().is_repeatable = true;
+        self.changed.send_replace(());
+    }
+
     /// Removes the call and ends each wait when the value is dropped.
     pub(super) fn ending(self: &Arc<Self>, shared: Weak<Shared<R, C>>) -> Ending<R, C> {
         Ending { call: Arc::clone(self), shared }
@@ -196,7 +209,11 @@ impl<R, C> ParkedCall<R, C> {
             let end = {
                 let state = self.state();
                 let since = if state.rounds.is_empty() { state.last_round } else { now };
-                since + if state.is_delivered { lifetime.min(DELIVERED) } else { lifetime }
+                match state.completed.filter(|_| state.is_repeatable) {
+                    Some(completed) => since.max(completed) + lifetime.min(SHORT),
+                    None if state.is_delivered => since + lifetime.min(SHORT),
+                    None => since + lifetime,
+                }
             };
             if end <= now {
                 return;
