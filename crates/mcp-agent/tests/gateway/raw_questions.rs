@@ -259,7 +259,7 @@ impl Handler for Asked {
 }
 
 #[tokio::test]
-async fn a_modern_server_chooses_no_token_and_no_id_of_a_page_in_a_session() {
+async fn the_gateway_replaces_the_tokens_and_the_page_ids_of_a_modern_server_for_a_session() {
     for kind in [Kind::Call, Kind::Task, Kind::FailedTask] {
         let source = Choosing { kind, is_answered: AtomicBool::new(false) };
         let server = Server::builder::<()>("s", "1").versions([REVISIONS[1]]).source(source).build();

@@ -183,7 +183,7 @@ impl Source for Pages {
 }
 
 #[tokio::test]
-async fn a_server_whose_list_does_not_end_hides_no_tasks_of_other_servers() {
+async fn the_endless_list_of_a_server_does_not_hide_the_tasks_of_other_servers() {
     const PAGES: usize = 256;
     let version = ProtocolVersion::V2025_11_25;
     let cases: [(NextCursor, usize); 4] = [

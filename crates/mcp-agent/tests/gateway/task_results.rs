@@ -136,7 +136,7 @@ async fn client_of(tasks: &Tasks) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_has_ended_keeps_no_parked_request() {
+async fn the_parked_request_of_a_task_ends_with_the_task() {
     let tasks = Tasks::new();
     let client = client_of(&tasks).await;
     for task in 0..TASKS {
@@ -163,7 +163,7 @@ async fn the_result_of_a_task_names_its_server_once_in_each_uri() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_its_client_cancelled_keeps_no_parked_request() {
+async fn the_parked_request_of_a_task_ends_with_its_cancellation() {
     let tasks = Tasks::new();
     let client = client_of(&tasks).await;
     for _ in 0..TASKS {
