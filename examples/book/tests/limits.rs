@@ -197,7 +197,7 @@ fn gateway() -> Defaults {
         ("open questions of one parked call", "OPEN"),
         ("questions of one parked call", "QUESTIONS"),
         ("time in which further questions join a round", "GATHER"),
-        ("time for which a result stays after another node received it", "DELIVERED"),
+        ("time for which a result stays after another node received it, or without a round", "SHORT"),
     ];
     let used = [
         ("used states of approved calls of one principal", "PER_PRINCIPAL"),
@@ -251,7 +251,11 @@ fn gateway() -> Defaults {
         ("remembered ended subscriptions", "ENDED"),
         ("remembered ended subscriptions of one principal", "ENDED_OF_PRINCIPAL"),
     ];
-    let files: [(&str, &[(&str, &str)]); 20] = [
+    let task_list = [
+        ("pages of the tasks of one connection, in a list of tasks", "PAGES"),
+        ("connections of one server, in a list of tasks", "CONNECTIONS"),
+    ];
+    let files: [(&str, &[(&str, &str)]); 21] = [
         ("catalog/entries.rs", &lists),
         ("gateway/parked.rs", &parked),
         ("gateway/parked/call.rs", &call),
@@ -265,6 +269,7 @@ fn gateway() -> Defaults {
         ("gateway/used.rs", &used),
         ("gateway/fleet.rs", &[("time in which a shared store accepts the use of a state", "STORE_LIMIT")]),
         ("gateway/task_questions.rs", &task_questions),
+        ("gateway/task_list.rs", &task_list),
         ("gateway/subscriptions.rs", &subscriptions),
         ("gateway/hops.rs", &[("gateways through which a request passes", "LONGEST")]),
         ("gateway/task_notices.rs", &followed),
