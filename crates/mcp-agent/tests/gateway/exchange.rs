@@ -201,9 +201,12 @@ async fn each_server_receives_only_the_exchanged_token_of_the_caller() {
     }
 }
 
+/// The names and values of the headers of a request.
+type Headers = Vec<(String, String)>;
+
 /// Records the headers of each request, and accepts it.
 #[derive(Clone, Default)]
-struct Records(Arc<Mutex<Vec<Vec<(String, String)>>>>);
+struct Records(Arc<Mutex<Vec<Headers>>>);
 
 impl Authenticator for Records {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
