@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::tally::{Check, Tally};
 
-mod calls;
+pub(crate) mod calls;
 mod changes;
 mod gateway;
 mod http;

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     canary::{Canary, Target},
-    load::{Actors, ERAS, Soak},
+    load::{Actors, ERAS, Soak, calls::LONGEST_CALL},
     machine::{MIB, Trend},
     options::Options,
     serve::{SESSION_IDLE, UPSTREAM_IDLE, UPSTREAMS},
@@ -30,8 +30,9 @@ use crate::{
 const STATE: u32 = 10;
 /// The time before the first measurement: the canary opens its connections.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// The time in which files and tasks return to their start: sessions and idle connections of the gateway end.
-const SETTLE: Duration = Duration::from_secs(SESSION_IDLE.as_secs() + UPSTREAM_IDLE.as_secs() + 20);
+/// The time in which files and tasks return to their start: calls without a client, their sessions and idle connections of the gateway end.
+const SETTLE: Duration =
+    Duration::from_secs(LONGEST_CALL.as_secs() + SESSION_IDLE.as_secs() + UPSTREAM_IDLE.as_secs() + 20);
 /// The difference of files and tasks that idle connections of the canary explain.
 const SLACK: u64 = 6;
 const LIMIT: Duration = Duration::from_secs(10);
@@ -178,9 +179,9 @@ async fn print_state(tally: &Tally, watched: &Watched, canary: &Canary) {
 
 /// Waits until files and tasks have returned to their start, and judges them.
 async fn settle(tally: &Tally, watched: &Watched, before: Usage) {
-    let deadline = Instant::now() + SETTLE;
+    let start = Instant::now();
     let (mut last, mut error) = (None, None);
-    while Instant::now() < deadline {
+    while start.elapsed() < SETTLE {
         match watched.usage().await {
             Ok(usage) => {
                 last = Some(usage);
@@ -192,6 +193,7 @@ async fn settle(tally: &Tally, watched: &Watched, before: Usage) {
         }
         sleep(Duration::from_millis(500)).await;
     }
+    tally.detail(Check::Tasks, format!("{:.1} s after the end of the open calls", start.elapsed().as_secs_f64()));
     let Some(after) = last else {
         tally.fault(Check::Files, format!("the state cannot be read: {error:?}"));
         return;

@@ -17,6 +17,10 @@ use crate::tally::Check;
 
 /// The largest number of events of one call.
 const EVENTS: u64 = 20;
+/// The events of a call whose future is dropped, and the pause before each one.
+const DROPPED: (u32, Duration) = (1_000, Duration::from_millis(50));
+/// The time of such a call. Its handler runs to its end if a cut loses the cancellation, because the session of 2025-11-25 continues.
+pub(crate) const LONGEST_CALL: Duration = DROPPED.1.saturating_mul(DROPPED.0);
 
 /// Whether the faults of the run concern the connection of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +170,8 @@ impl Caller {
 
     /// Drops the future of a call at a random time.
     async fn cancelled(&self, random: &mut Random) {
-        let arguments = json!({ "to": 1_000, "pause_ms": 50 });
+        let (to, pause) = DROPPED;
+        let arguments = json!({ "to": to, "pause_ms": pause.as_millis() as u64 });
         let call = self.client.call_tool(format!("{}count", self.prefix), arguments);
         let time = Duration::from_millis(random.between(0, 300));
         // A call that fails early is not judged.
