@@ -9,7 +9,6 @@
 use std::{
     cell::{Cell, RefCell},
     fmt,
-    mem::ManuallyDrop,
     ops::{Deref, DerefMut},
     pin::pin,
     sync::{
@@ -21,10 +20,10 @@ use std::{
 
 use loom::{
     model::Builder,
-    sync::{self as modelled, atomic as modelled_atomic},
+    sync::{self as modelled, atomic::AtomicUsize},
 };
 
-pub use loom::thread::{JoinHandle, spawn};
+pub use loom::thread::JoinHandle;
 
 /// The most switches away from a thread that could run, in one execution. `LOOM_MAX_PREEMPTIONS` sets another number.
 const PREEMPTIONS: usize = 3;
@@ -34,8 +33,8 @@ const TURNS: usize = 100;
 
 thread_local! {
     static IS_MODEL: Cell<bool> = const { Cell::new(false) };
-    /// Orders atomic values and wake-ups. It exists before the threads of an execution, which all run in one thread of the system.
-    static ORDER: RefCell<Option<Arc<Counter>>> = const { RefCell::new(None) };
+    /// The number of steps. It exists before the threads of an execution, which all run in one thread of the system.
+    static ORDER: RefCell<Option<Arc<AtomicUsize>>> = const { RefCell::new(None) };
 }
 
 /// Runs a scenario once for each order of its threads.
@@ -57,9 +56,18 @@ pub fn check(scenario: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
     builder.check(move || {
-        ORDER.set(Some(Arc::new(Counter::new())));
+        ORDER.set(Some(Arc::new(AtomicUsize::new(0))));
         scenario();
     });
+}
+
+/// Starts a thread of a model.
+pub fn spawn<T: 'static>(run: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    loom::thread::spawn(|| {
+        // Other threads run before the thread, also if its first access is that of a primitive of Tokio.
+        step();
+        run()
+    })
 }
 
 /// Whether a future was woken since its last poll.
@@ -67,7 +75,7 @@ struct Woken(atomic::AtomicBool);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        order();
+        step();
         self.0.store(true, Ordering::SeqCst);
     }
 }
@@ -90,36 +98,19 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             assert!(turns < TURNS, "no thread wakes a future that waits");
             loom::thread::yield_now();
         }
-        order();
+        step();
     }
 }
 
-/// A modelled counter. It is not dropped: loom does not know that the last reference of a plain `Arc` has no other one.
-struct Counter(ManuallyDrop<modelled_atomic::AtomicUsize>);
-
-impl Counter {
-    fn new() -> Self {
-        Self(ManuallyDrop::new(modelled_atomic::AtomicUsize::new(0)))
-    }
-
-    fn add(&self, order: Ordering) {
-        // A switch while a thread unwinds would hide its panic.
-        if !std::thread::panicking() {
-            self.0.fetch_add(1, order);
-        }
-    }
-}
-
-/// A point at which another thread can run.
-struct Step(Counter);
-
-impl Step {
-    fn new() -> Self {
-        Self(Counter::new())
-    }
-
-    fn pass(&self) {
-        self.0.add(Ordering::Relaxed);
+/// Lets another thread run, and orders the next access after all earlier ones. It has no effect outside of a model.
+///
+/// The registration of a waker at a primitive of Tokio also orders accesses. Loom does not know this order, so a model has no older values
+/// of atomics. A model that uses a primitive of Tokio itself calls this function before and after.
+pub fn step() {
+    let order = ORDER.with_borrow(Clone::clone);
+    // A switch while a thread unwinds would hide its panic.
+    if let Some(order) = order.filter(|_| !std::thread::panicking()) {
+        order.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -128,7 +119,7 @@ pub struct Mutex<T>(Lock<T>);
 
 enum Lock<T> {
     Plain(parking_lot::Mutex<T>),
-    Modelled { lock: modelled::Mutex<T>, step: Step },
+    Modelled(modelled::Mutex<T>),
 }
 
 /// The value of a lock, until the guard is dropped.
@@ -140,15 +131,15 @@ enum Guard<'a, T> {
     /// The guard is dropped first.
     Modelled {
         guard: modelled::MutexGuard<'a, T>,
-        _step: StepOnDrop<'a>,
+        _step: StepOnDrop,
     },
 }
 
-struct StepOnDrop<'a>(&'a Step);
+struct StepOnDrop;
 
-impl Drop for StepOnDrop<'_> {
+impl Drop for StepOnDrop {
     fn drop(&mut self) {
-        self.0.pass();
+        step();
     }
 }
 
@@ -156,7 +147,7 @@ impl<T> Mutex<T> {
     /// Returns a lock with a value.
     pub fn new(value: T) -> Self {
         Self(match IS_MODEL.get() {
-            true => Lock::Modelled { lock: modelled::Mutex::new(value), step: Step::new() },
+            true => Lock::Modelled(modelled::Mutex::new(value)),
             false => Lock::Plain(parking_lot::Mutex::new(value)),
         })
     }
@@ -165,9 +156,9 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(match &self.0 {
             Lock::Plain(lock) => Guard::Plain(lock.lock()),
-            Lock::Modelled { lock, step } => {
+            Lock::Modelled(lock) => {
                 let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-                Guard::Modelled { guard, _step: StepOnDrop(step) }
+                Guard::Modelled { guard, _step: StepOnDrop }
             }
         })
     }
@@ -176,7 +167,7 @@ impl<T> Mutex<T> {
     pub fn is_locked(&self) -> bool {
         match &self.0 {
             Lock::Plain(lock) => lock.is_locked(),
-            Lock::Modelled { lock, .. } => lock.try_lock().is_err(),
+            Lock::Modelled(lock) => lock.try_lock().is_err(),
         }
     }
 }
@@ -219,16 +210,6 @@ impl<T> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// Lets another thread run, and orders the next access after all earlier ones. It has no effect outside of a model.
-///
-/// The registration of a waker at a primitive of Tokio also orders accesses. Loom does not know this order, so a model has no older values
-/// of atomics.
-fn order() {
-    if let Some(order) = ORDER.with_borrow(Clone::clone) {
-        order.add(Ordering::AcqRel);
-    }
-}
-
 macro_rules! atomic {
     ($name:ident, $value:ty) => {
         /// An atomic value.
@@ -244,17 +225,17 @@ macro_rules! atomic {
 
             /// Returns the value.
             pub fn load(&self, ordering: Ordering) -> $value {
-                order();
+                step();
                 let value = self.0.load(ordering);
-                order();
+                step();
                 value
             }
 
             /// Sets the value.
             pub fn store(&self, value: $value, ordering: Ordering) {
-                order();
+                step();
                 self.0.store(value, ordering);
-                order();
+                step();
             }
         }
     };
@@ -266,9 +247,9 @@ atomic!(AtomicU64, u64);
 impl AtomicU64 {
     /// Adds a number, and returns the earlier value.
     pub fn fetch_add(&self, number: u64, ordering: Ordering) -> u64 {
-        order();
+        step();
         let earlier = self.0.fetch_add(number, ordering);
-        order();
+        step();
         earlier
     }
 }

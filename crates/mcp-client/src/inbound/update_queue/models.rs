@@ -1,7 +1,7 @@
 //! Models of the queue of updates: each order of the threads that report, open, interrupt, end and read.
 
 use mcp_protocol::Message;
-use mcp_schedule::model::{block_on, check, spawn};
+use mcp_schedule::model::{block_on, check, spawn, step};
 
 use super::*;
 
@@ -64,7 +64,10 @@ fn a_late_acknowledgement_does_not_open_an_interrupted_subscription() {
             let queue = queue.clone();
             move || queue.open(0, SubscriptionFilter::new())
         });
+        // The state is in a channel of Tokio.
+        step();
         let was_open = queue.interrupt();
+        step();
         assert!(!opening.join().unwrap(), "the first acknowledgement follows no gap");
         assert!(!queue.is_open(), "was open: {was_open}");
         let has_gap = queue.open(queue.attempt(), SubscriptionFilter::new());
