@@ -6,6 +6,8 @@
 mod drive;
 mod elsewhere;
 mod id;
+#[cfg(test)]
+mod models;
 mod offers;
 mod owner;
 mod policy;

@@ -10,7 +10,6 @@ use mcp_protocol::{
     InputRequest, JsonObject, NotificationMethod, RpcError, jsonrpc, notification,
     tasks::{TaskState, ext::DetailedTask},
 };
-use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::{
     sync::{oneshot, watch},
@@ -21,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     record::{Record, TaskOutcome},
     result_waiters::ResultWaiters,
+    sync::{Mutex, MutexGuard},
     table::SMALL,
     timestamp,
 };
