@@ -16,7 +16,6 @@ mod links;
 mod members;
 mod merged;
 mod names;
-mod one_reading;
 mod pages;
 mod parked;
 mod process;

@@ -18,8 +18,7 @@ use super::{
     Core,
     fault::Fault,
     fleet::{self, Elsewhere},
-    members::Members,
-    one_reading::has_one_reading,
+    members::{Members, has_unique_names},
     parked::{Holder, Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
     rounds::RoundRecord,
@@ -186,8 +185,10 @@ impl Core {
             state: required.result().request_state.clone(),
         };
         let json = std::str::from_utf8(required.bytes()).ok().and_then(|json| Members::read(json).ok());
-        let json =
-            json.filter(|members| members.get("inputRequests").is_none_or(|requests| has_one_reading(requests.get())));
+        let is_plain = |members: &Members<'_>| {
+            members.get("inputRequests").is_none_or(|requests| has_unique_names(requests.get()))
+        };
+        let json = json.filter(is_plain);
         // The client receives the requests that the gateway checked.
         let Some(mut members) = json else {
             return self.asked(call, required.result().input_requests.as_ref(), &state);

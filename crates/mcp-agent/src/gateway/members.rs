@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
+use mcp_protocol::UniqueNames;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{DeserializeOwned, Error as _, MapAccess, Visitor},
@@ -15,6 +16,11 @@ const FEW: usize = 8;
 /// The members of a JSON object. Unchanged values stay byte for byte.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
+
+/// Whether each object in a JSON text has each name once. Two readers of an object with a repeated name can use different values.
+pub(super) fn has_unique_names(json: &str) -> bool {
+    serde_json::from_str::<UniqueNames>(json).is_ok()
+}
 
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -131,6 +137,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_object_of_a_json_text_has_each_name_once() {
+        for (json, expected) in [
+            (r#"{"a":1,"b":[{"a":-1},{"a":1.5}],"c":{"a":null,"b":true,"c":"a"}}"#, true),
+            (r#"[{"a":1},{"a":1}]"#, true),
+            ("18446744073709551616", true),
+            (r#"{"a":1,"a":1}"#, false),
+            (r#"{"a":1,"\u0061":1}"#, false),
+            (r#"{"a":{"b":1,"b":2}}"#, false),
+            (r#"{"a":[1,{"b":1,"b":2}]}"#, false),
+            (r#"{"a":1"#, false),
+        ] {
+            assert_eq!(has_unique_names(json), expected, "{json}");
+        }
+    }
 
     #[test]
     fn unchanged_members_keep_their_bytes_and_their_order() {

@@ -18,7 +18,7 @@ use mcp_server_core::{
 use mcp_uri_template::UriTemplate;
 
 use super::{
-    DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, one_reading::has_one_reading,
+    DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, members::has_unique_names,
     views::Views,
 };
 use crate::{
@@ -79,6 +79,13 @@ struct Page {
     page: SourcePage,
 }
 
+/// The items that no client receives.
+#[derive(Default)]
+struct LeftOut {
+    dropped: Vec<DroppedItem>,
+    invalid: Vec<InvalidItem>,
+}
+
 /// The name or the URI of an item, and its definition for clients.
 struct Candidate<'a> {
     server: &'a Arc<str>,
@@ -92,7 +99,7 @@ struct Candidate<'a> {
 impl Merged {
     /// Merges the lists of a catalog. Unchanged items keep their definitions of the former lists.
     pub(super) fn new(catalog: &Arc<Catalog>, names: Names, own: &HopId, former: &Self) -> Self {
-        let mut left_out = (Vec::new(), Vec::new());
+        let mut left_out = LeftOut::default();
         let servers: HashMap<&str, &Arc<str>> = catalog.shared_servers().iter().map(|name| (&**name, name)).collect();
         // The lists of a server that leads to this gateway contain the lists of this gateway.
         let leads_back = |facts: &ListFacts| facts.gateways.iter().any(|id| own.has_declared(id));
@@ -150,7 +157,7 @@ impl Merged {
             templates: templates.with_pages(of_templates),
             prompts: prompts.with_pages(of_prompts),
         };
-        let (catalog, lists, (dropped, invalid)) = (Arc::clone(catalog), Arc::new(lists), left_out);
+        let (catalog, lists, LeftOut { dropped, invalid }) = (Arc::clone(catalog), Arc::new(lists), left_out);
         Self { catalog, lists, dropped, invalid, circular, matchers: OnceLock::new(), views: Views::default() }
     }
 
@@ -347,7 +354,7 @@ impl<'a> Candidate<'a> {
     /// Returns the item; `None` if its definition is invalid.
     fn item(&self, kind: ItemKind, names: Names) -> Option<Item> {
         // Pins and filters read one of two members with the same name, and a client can read the other one.
-        if !has_one_reading(self.json) {
+        if !has_unique_names(self.json) {
             return None;
         }
         let definition = match self.tool {
@@ -373,7 +380,7 @@ impl Items {
         names: Names,
         candidates: impl Iterator<Item = Candidate<'a>>,
         former: &Self,
-        (dropped, invalid): &mut (Vec<DroppedItem>, Vec<InvalidItem>),
+        left_out: &mut LeftOut,
     ) -> Self {
         let mut items = Self::default();
         let candidates: Vec<Candidate<'_>> = candidates.collect();
@@ -390,14 +397,14 @@ impl Items {
                 owner_of(&candidate).filter(|owner| owned.contains(&*candidate.key) && *owner != candidate.server);
             if let Some(winner) = owner.or_else(|| items.get(&candidate.key).map(|taken| &taken.server)) {
                 let (server, winner) = (Arc::clone(candidate.server), Arc::clone(winner));
-                dropped.push(DroppedItem { kind, name: candidate.key.to_string(), server, winner });
+                left_out.dropped.push(DroppedItem { kind, name: candidate.key.to_string(), server, winner });
                 continue;
             }
             let known = former.get(&candidate.key).filter(|known| candidate.is(known)).cloned();
             let Some(item) = known.or_else(|| candidate.item(kind, names).map(Arc::new)) else {
                 let name = start_of(&candidate.key, INVALID_NAME).to_owned();
                 let server = Arc::clone(candidate.server);
-                invalid.push(InvalidItem { kind, name, server });
+                left_out.invalid.push(InvalidItem { kind, name, server });
                 continue;
             };
             items.by_key.insert(Arc::clone(&item.key), items.all.len());

@@ -24,8 +24,7 @@ use super::{
     asked::check_declared,
     caller::Downstream,
     fault::Fault,
-    members::Members,
-    one_reading::has_one_reading,
+    members::{Members, has_unique_names},
     process::Process,
     questions::{AskedClient, Asker, related_to},
     reach::Reached,
@@ -444,7 +443,7 @@ impl<'a> TaskRequest<'a> {
         }
         if let (Dialect::Extension, Some(json)) = (self.downstream, members.get("inputRequests")) {
             let requests: Option<InputRequests> = serde_json::from_str(json.get()).map_err(|error| invalid(&error))?;
-            let (requests, is_plain) = (requests.unwrap_or_default(), has_one_reading(json.get()));
+            let (requests, is_plain) = (requests.unwrap_or_default(), has_unique_names(json.get()));
             check_declared(self.call, &self.reached.server, &requests)?;
             if !is_plain {
                 members.set("inputRequests", &requests);
