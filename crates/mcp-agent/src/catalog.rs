@@ -5,7 +5,7 @@ mod entries;
 mod lookup;
 mod tool;
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, ops::Range, sync::Arc};
 
 use foldhash::fast::RandomState;
 use mcp_client::RawItem;
@@ -54,6 +54,8 @@ pub struct Catalog {
     templates: Vec<CatalogItem<ResourceTemplate>>,
     prompts: Vec<CatalogItem<Prompt>>,
     names: HashMap<Box<str>, usize, RandomState>,
+    /// The indices of the tools of each server.
+    by_server: HashMap<Arc<str>, Range<usize>, RandomState>,
     notes: Vec<String>,
 }
 
@@ -138,6 +140,21 @@ impl Catalog {
         self.names.get(name).map(|index| &self.tools[*index])
     }
 
+    /// Returns the usable tools of a server.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn usable_tools(&self, server: &str) -> impl Iterator<Item = &Arc<CatalogTool>> {
+        let of_server = self.by_server.get(server).cloned().unwrap_or_default();
+        self.tools[of_server].iter().filter(|tool| tool.verdict().is_usable())
+    }
+
+    /// Returns the usable tool that a server offers with a name.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn usable_tool(&self, server: &str, name: &str) -> Option<&Arc<CatalogTool>> {
+        // No other tool has the display name of a tool.
+        let tool = self.find_tool(&format!("{server}:{name}"))?;
+        (tool.server() == server && tool.original_name() == name && tool.verdict().is_usable()).then_some(tool)
+    }
+
     /// Returns the prompt with this display name (`server:prompt`).
     ///
     /// # Errors
@@ -182,6 +199,7 @@ impl Catalog {
             Self { generation, servers: servers.iter().map(|(name, _)| name.clone()).collect(), ..Self::default() };
         for (server, entries) in servers {
             next.facts.push(entries.facts.clone());
+            let first = next.tools.len();
             for listed in &entries.tools {
                 let tool = match former.get(&(&**server, &*listed.tool.name)) {
                     Some(former) if former.is(listed) => Arc::clone(former),
@@ -193,6 +211,7 @@ impl Catalog {
                 };
                 next.add(tool);
             }
+            next.by_server.insert(Arc::clone(server), first..next.tools.len());
             next.resources.extend(entries.resources.iter().map(|item| CatalogItem::new(server, item)));
             next.templates.extend(entries.templates.iter().map(|item| CatalogItem::new(server, item)));
             next.prompts.extend(entries.prompts.iter().map(|item| CatalogItem::new(server, item)));

@@ -1,6 +1,9 @@
 //! The instructions of all servers, as one text for the model.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use mcp_protocol::start_of;
 use parking_lot::Mutex;
@@ -80,17 +83,18 @@ impl Core {
     /// the caller is left out, and a server that leads to this gateway too.
     pub(super) fn merged_instructions(&self, principal: Option<&Arc<str>>) -> Option<String> {
         let merged = self.newest_merged();
-        let servers = self.visible_servers(&merged, principal);
-        let is_of_caller = |server: &str| servers.as_ref().is_none_or(|servers| servers.contains(server));
-        let is_visible = |server: &str| merged.serves(server) && is_of_caller(server);
         let slots = self.host.shared().registry.slots();
         let characters = self.host.shared().registry.settings.characters;
-        let visible = slots.iter().filter(|slot| is_visible(&slot.name));
-        let known: Vec<(&str, Arc<Known>)> =
-            visible.filter_map(|slot| Some((&*slot.name, self.instructions.of(slot, characters)?))).collect();
+        let served = slots.iter().filter(|slot| merged.serves(&slot.name));
+        let mut known: Vec<(&Arc<str>, Arc<Known>)> =
+            served.filter_map(|slot| Some((&slot.name, self.instructions.of(slot, characters)?))).collect();
         self.instructions.known.lock().retain(|name, _| slots.iter().any(|slot| slot.name == *name));
+        let with_text: HashSet<&Arc<str>> = known.iter().map(|(server, _)| *server).collect();
+        if let Some(visible) = self.visible_servers(&merged, &with_text, principal) {
+            known.retain(|(server, _)| visible.contains(*server));
+        }
         let texts: Vec<(&str, &str, bool)> =
-            known.iter().map(|(server, known)| (*server, &*known.shown, known.is_cut)).collect();
+            known.iter().map(|(server, known)| (&***server, &*known.shown, known.is_cut)).collect();
         merge(&texts, slots.len())
     }
 }

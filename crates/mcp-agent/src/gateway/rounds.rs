@@ -165,10 +165,7 @@ impl Core {
         if !self.newest_merged().serves(&place.server) {
             return None;
         }
-        let is_offered = |tool: &&Arc<CatalogTool>| {
-            *tool.server() == *place.server && *tool.original_name() == *place.name && tool.verdict().is_usable()
-        };
-        self.host.catalog().tools().iter().find(is_offered).cloned()
+        self.host.catalog().usable_tool(&place.server, &place.name).cloned()
     }
 }
 

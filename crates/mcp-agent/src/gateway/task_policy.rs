@@ -82,16 +82,14 @@ impl Core {
         }
         // The merged lists lack a tool whose raw name another server has.
         let catalog = self.host.catalog();
-        let is_usable = |tool: &&Arc<CatalogTool>| *tool.server() == *task.server && tool.verdict().is_usable();
-        let mut of_server = catalog.tools().iter().filter(is_usable).peekable();
         let hides = |name: &str, tool: Option<&Arc<CatalogTool>>| {
             let annotations = tool.and_then(|tool| tool.tool().annotations.clone());
             self.hides(&slot, || PolicyInput::new(&*task.server, name).annotations(annotations), principal)
         };
         match &task.tool {
-            Some(name) => hides(name, of_server.find(|tool| *tool.original_name() == **name)),
-            None if of_server.peek().is_none() => self.hides_all_tools(&slot, principal),
-            None => of_server.all(|tool| hides(tool.original_name(), Some(tool))),
+            Some(name) => hides(name, catalog.usable_tool(&task.server, name)),
+            None if catalog.usable_tools(&task.server).next().is_none() => self.hides_all_tools(&slot, principal),
+            None => catalog.usable_tools(&task.server).all(|tool| hides(tool.original_name(), Some(tool))),
         }
     }
 

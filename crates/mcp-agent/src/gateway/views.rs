@@ -125,8 +125,17 @@ impl Core {
         written.await.unwrap_or_else(|_| self.written_lists(merged, principal))
     }
 
-    /// Returns the servers of which the policies permit an item to a caller; `None` if no policy decides. Writes no lists.
-    pub(super) fn visible_servers(&self, merged: &Merged, principal: Option<&Arc<str>>) -> Option<HashSet<Arc<str>>> {
+    /// Returns those of some servers of which the policies permit an item to a caller; `None` if they permit all of them. Writes no
+    /// lists.
+    pub(super) fn visible_servers(
+        &self,
+        merged: &Merged,
+        of: &HashSet<&Arc<str>>,
+        principal: Option<&Arc<str>>,
+    ) -> Option<HashSet<Arc<str>>> {
+        if of.is_empty() {
+            return None;
+        }
         let known = self.known_lists(merged, principal);
         if known.as_ref().is_some_and(|known| Arc::ptr_eq(known, merged.lists())) {
             return None;
@@ -137,7 +146,7 @@ impl Core {
         for (kind, items) in known.as_ref().unwrap_or(merged.lists()).all() {
             let mut denied = HashMap::<&str, bool>::new();
             for item in items.iter() {
-                if visible.contains(&item.server) {
+                if visible.contains(&item.server) || !of.contains(&item.server) {
                     continue;
                 }
                 let is_denied = || decider.denies_kind(kind, item);

@@ -344,18 +344,24 @@ mod tests {
 
     #[test]
     fn the_token_of_an_older_stream_does_not_replace_a_newer_token() {
-        let (ada, held) = (Principal::new("ada"), Held::default());
-        let first = SubjectToken::new("first");
-        std::thread::sleep(Duration::from_millis(1));
-        let second = SubjectToken::new("second");
-        // The last request is that of a stream, which began with the first token.
-        for (token, newest) in [(&first, "first"), (&second, "second"), (&first, "second")] {
-            held.update(&CallerToken::of_client(&ada, token));
+        let (ada, held, start) = (Principal::new("ada"), Held::default(), std::time::Instant::now());
+        let token_of = |secret: &str, seconds| {
+            let since = start + Duration::from_secs(seconds);
+            CallerToken { since, ..CallerToken::new(&ada, secret) }
+        };
+        for (secret, seconds, newest) in [
+            ("first", 0, "first"),
+            ("second", 1, "second"),
+            // The request of a stream, which began with the first token.
+            ("first", 0, "second"),
+            // A new request with the first token.
+            ("first", 2, "first"),
+        ] {
+            held.update(&token_of(secret, seconds));
             let known = held.state.lock().token_of_caller.as_ref().map(|token| token.secret.expose().to_owned());
-            assert_eq!(known.as_deref(), Some(newest));
+            assert_eq!(known.as_deref(), Some(newest), "{secret} {seconds}");
         }
-        // A new request with the first token is newer.
-        held.update(&CallerToken::of_client(&ada, &SubjectToken::new("first")));
-        assert_eq!(held.state.lock().token_of_caller.as_ref().map(|token| token.secret.expose()), Some("first"));
+        let of_client = SubjectToken::new("first");
+        assert_eq!(CallerToken::of_client(&ada, &of_client).since, of_client.since());
     }
 }
