@@ -27,7 +27,7 @@ use mcp_transport::memory::duplex;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
@@ -167,6 +167,23 @@ impl Connect for Pipe {
 
     fn describe(&self) -> String {
         "a pipe".to_owned()
+    }
+}
+
+/// Connects to a server when the semaphore has a permit.
+#[derive(Clone)]
+pub(crate) struct Late(pub(crate) Pipe, pub(crate) Arc<Semaphore>);
+
+impl Connect for Late {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        Box::pin(async {
+            drop(self.1.acquire().await);
+            self.0.connect().await
+        })
+    }
+
+    fn describe(&self) -> String {
+        "a server that starts late".to_owned()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_agent::{Gateway, Host, Names, ServerOptions};
-use mcp_client::transport::{BoxFuture, Connect, Transport, TransportError};
+use mcp_client::transport::{BoxFuture, Connect};
 use mcp_protocol::RpcError;
 use mcp_server::{
     prelude::*,
@@ -13,25 +13,9 @@ use serde_json::json;
 use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
 use crate::{
-    common::{Pipe, REVISIONS, SOON, client, complete, connect, connect_as, gateway, page},
+    common::{Late, Pipe, REVISIONS, SOON, client, complete, connect, connect_as, gateway, page},
     rounds::{Turns, asked, asking, send},
 };
-
-/// A server that accepts connections when the semaphore has a permit.
-struct Late(Pipe, Arc<Semaphore>);
-
-impl Connect for Late {
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
-        Box::pin(async {
-            drop(self.1.acquire().await);
-            self.0.connect().await
-        })
-    }
-
-    fn describe(&self) -> String {
-        "a server that starts late".to_owned()
-    }
-}
 
 fn deploying(name: &'static str) -> Server {
     Server::builder(name, "1").tool(tool("deploy", move || async move { name })).build()

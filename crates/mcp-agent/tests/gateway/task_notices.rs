@@ -1,10 +1,7 @@
 //! The progress, the log records and the states of running tasks reach the session whose call became the task.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, Mutex};
 
 use mcp_agent::{Gateway, Host};
 use mcp_client::{Client, Notifications, Round, TaskProgress};
@@ -137,31 +134,53 @@ async fn the_notifications_of_a_task_reach_its_session_until_the_task_ends() {
     }
 }
 
-#[tokio::test]
-async fn a_final_state_ends_the_notifications_of_a_task() {
-    /// A server whose task has ended.
-    struct Ended(Tasks);
+/// The status of the tasks of a server, which the test sets.
+#[derive(Clone)]
+struct Status(Arc<Mutex<&'static str>>);
 
-    impl Source for Ended {
-        fn features(&self) -> SourceFeatures {
-            self.0.features()
-        }
-
-        fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-            self.0.list(list, call)
-        }
-
-        fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
-            self.0.call_tool(call)
-        }
-
-        fn get_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
-            Box::pin(std::future::ready(Ok(SourceResult::new(state("up-0", "completed"), VERSION))))
-        }
+impl Status {
+    fn new(status: &'static str) -> Self {
+        Self(Arc::new(Mutex::new(status)))
     }
 
+    fn set(&self, status: &'static str) {
+        *self.0.lock().unwrap() = status;
+    }
+}
+
+/// A server whose tasks have a status of the test. A request for a result fails at once.
+struct Staged(Tasks, Status);
+
+impl Source for Staged {
+    fn features(&self) -> SourceFeatures {
+        self.0.features()
+    }
+
+    fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        self.0.list(list, call)
+    }
+
+    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        self.0.call_tool(call)
+    }
+
+    fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        let state = SourceResult::new(state(call.name(), *self.1.0.lock().unwrap()), VERSION);
+        Box::pin(std::future::ready(Ok(state)))
+    }
+
+    fn task_result(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(std::future::ready(Err(RpcError::internal("the server is busy"))))
+    }
+}
+
+#[tokio::test]
+async fn a_final_state_ends_the_notifications_of_a_task() {
     let tasks = Tasks::default();
-    let server = Server::builder::<()>("s", "1").versions([VERSION]).source(Ended(tasks.clone())).build();
+    let server = Server::builder::<()>("s", "1")
+        .versions([VERSION])
+        .source(Staged(tasks.clone(), Status::new("completed")))
+        .build();
     let host = Host::builder("gateway", "1").server("s", Pipe::new(server)).start().await.unwrap();
     let gateway = Gateway::builder(host).build().unwrap().versions([VERSION]).build();
     let client = client().connect(&gateway).await.unwrap();
@@ -178,37 +197,10 @@ async fn a_final_state_ends_the_notifications_of_a_task() {
     assert!(timeout(std::time::Duration::ZERO, progress.next()).await.is_err());
 }
 
-/// A server whose task works until the test ends it. A request for its result fails at once.
-struct Failing(Tasks, Arc<AtomicBool>);
-
-impl Source for Failing {
-    fn features(&self) -> SourceFeatures {
-        self.0.features()
-    }
-
-    fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        self.0.list(list, call)
-    }
-
-    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
-        self.0.call_tool(call)
-    }
-
-    fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
-        let status = if self.1.load(Ordering::SeqCst) { "failed" } else { "working" };
-        let state = SourceResult::new(state(call.name(), status), VERSION);
-        Box::pin(std::future::ready(Ok(state)))
-    }
-
-    fn task_result(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
-        Box::pin(std::future::ready(Err(RpcError::internal("the server is busy"))))
-    }
-}
-
 #[tokio::test]
 async fn an_error_of_a_request_for_the_result_does_not_end_the_notifications_of_a_task_that_works() {
-    let (tasks, has_failed) = (Tasks::default(), Arc::<AtomicBool>::default());
-    let source = Failing(tasks.clone(), Arc::clone(&has_failed));
+    let (tasks, status) = (Tasks::default(), Status::new("working"));
+    let source = Staged(tasks.clone(), status.clone());
     let server = Server::builder::<()>("s", "1").versions([VERSION]).source(source).build();
     let host = Host::builder("gateway", "1").server("s", Pipe::new(server)).start().await.unwrap();
     let gateway = Gateway::builder(host).build().unwrap().versions([VERSION]).build();
@@ -221,7 +213,7 @@ async fn an_error_of_a_request_for_the_result_does_not_end_the_notifications_of_
     assert_eq!(timeout(SOON, progress.next()).await.unwrap().unwrap().progress, 2.0);
 
     // The task has failed, so the error is its result.
-    has_failed.store(true, Ordering::SeqCst);
+    status.set("failed");
     assert_eq!(result().await.rpc().unwrap().message, "the server is busy");
     let (_, mut of_second) = start(&client).await;
     tasks.with(0, |notifier| notifier.progress(ProgressParams::new(0, 3.0)));

@@ -10,10 +10,7 @@ use std::{
 };
 
 use mcp_agent::{Catalog, Gateway, Host, Names, policy::Policy};
-use mcp_client::{
-    Client,
-    transport::{BoxFuture, Connect, Transport, TransportError},
-};
+use mcp_client::{Client, transport::BoxFuture};
 use mcp_protocol::{ProtocolVersion, RpcError};
 use mcp_server::{
     Server,
@@ -26,7 +23,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::common::{Pipe, SOON, connect_as, page, raw};
+use crate::common::{Late, Pipe, SOON, connect_as, page, raw};
 
 const VERSION: ProtocolVersion = ProtocolVersion::V2025_11_25;
 const SECOND: Duration = Duration::from_secs(1);
@@ -62,28 +59,10 @@ impl Source for Tasks {
     }
 }
 
-/// Starts a server when the semaphore has a permit.
-#[derive(Clone)]
-struct Late(Pipe, Arc<Semaphore>);
-
-impl Late {
-    fn new(listed: Listed, permits: usize) -> Self {
-        let server = Server::builder::<()>("s", "1").versions([VERSION]).source(Tasks(listed)).build();
-        Self(Pipe::new(server), Arc::new(Semaphore::new(permits)))
-    }
-}
-
-impl Connect for Late {
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
-        Box::pin(async {
-            drop(self.1.acquire().await);
-            self.0.connect().await
-        })
-    }
-
-    fn describe(&self) -> String {
-        "a server that starts late".to_owned()
-    }
+/// Returns a server that starts when the semaphore has a permit.
+fn starting_late(listed: Listed, permits: usize) -> Late {
+    let server = Server::builder::<()>("s", "1").versions([VERSION]).source(Tasks(listed)).build();
+    Late(Pipe::new(server), Arc::new(Semaphore::new(permits)))
 }
 
 /// Connects ada to a gateway in front of these servers. All gateways have the same keys.
@@ -98,7 +77,7 @@ async fn ada(servers: &[(&str, &Late)], names: Names, policy: &str) -> Client {
 
 /// Creates the task with the tool `t` of the server `s`, and returns its id.
 async fn created() -> Value {
-    let ada = ada(&[("s", &Late::new(Some(&["t"]), 1))], Names::Provider, "").await;
+    let ada = ada(&[("s", &starting_late(Some(&["t"]), 1))], Names::Provider, "").await;
     let created = raw(&ada, "tools/call", json!({ "name": "s__t", "task": {} })).await.unwrap();
     created["task"]["taskId"].clone()
 }
@@ -162,7 +141,7 @@ async fn the_id_of_a_task_names_a_tool_that_its_server_removes_before_it_creates
     let id = created.unwrap()["task"]["taskId"].clone();
     for (denied, expected) in [("t", false), ("other", true)] {
         let policy = format!("[[rule]]\ntool = \"{denied}\"\neffect = \"deny\"\n");
-        let ada = ada(&[("s", &Late::new(Some(&["other"]), 1))], Names::Provider, &policy).await;
+        let ada = ada(&[("s", &starting_late(Some(&["other"]), 1))], Names::Provider, &policy).await;
         assert_eq!(is_known(&ada, &id).await, expected, "{denied}");
     }
 }
@@ -183,8 +162,8 @@ async fn the_policies_decide_about_the_name_of_a_tool_that_is_not_in_the_lists()
         // The annotations of the tool are known.
         (false, READS.to_owned(), true),
     ] {
-        let first = Late::new(Some(&["t"]), 1);
-        let server = Late::new(Some(if has_removed { &["other"] } else { &["t"] }), 1);
+        let first = starting_late(Some(&["t"]), 1);
+        let server = starting_late(Some(if has_removed { &["other"] } else { &["t"] }), 1);
         let servers = [("first", &first), ("s", &server)];
         let ada = ada(&servers, Names::Raw, &policy).await;
         assert_eq!(is_known(&ada, &id).await, expected, "{has_removed} {policy}");
@@ -212,7 +191,7 @@ async fn a_task_of_a_denied_tool_is_unknown_also_while_the_tools_of_its_server_a
         (&READS.to_owned(), listed, (true, START)),
         (&READS.to_owned(), none, (false, START)),
     ] {
-        let server = Late::new(lists, 0);
+        let server = starting_late(lists, 0);
         let ada = ada(&[("s", &server)], Names::Provider, policy).await;
         let began = Instant::now();
         let state = async { (is_known(&ada, &id).await, began.elapsed()) };
