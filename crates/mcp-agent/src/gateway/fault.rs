@@ -1,6 +1,6 @@
 //! The errors of the host, as errors for the clients of a gateway.
 
-use std::{borrow::Cow, error::Error as _, time::Duration};
+use std::{borrow::Cow, error::Error as _, fmt, time::Duration};
 
 use mcp_protocol::{CallToolResult, ErrorChain, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use mcp_server_core::source::{SourceOutcome, SourceResult};
@@ -46,6 +46,17 @@ impl From<Fault> for RpcError {
             Fault::Request { server, name, error, has_effect } => failed(&server, &name, &error, has_effect),
             Fault::Rpc(error) => error,
             Fault::Hidden => RpcError::invalid_params("the item is unknown"),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::Request { error, .. } => ErrorChain::new(error).fmt(f),
+            Self::Rpc(error) => error.fmt(f),
+            Self::Hidden => f.write_str("the policies hide the item"),
         }
     }
 }

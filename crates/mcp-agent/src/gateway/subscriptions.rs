@@ -340,6 +340,7 @@ impl Follower {
             // The connection must be free for the next one.
             drop(open);
             self.set_open(false);
+            let mut is_reported = false;
             open = loop {
                 let _ = timeout(wait, self.wanted.notified()).await;
                 wait = (wait * 2).min(LONGEST_RETRY);
@@ -355,8 +356,15 @@ impl Follower {
                 let newest = self.shared.upgrade().map(|shared| shared.newest.lock().clone());
                 let Some(newest) = newest else { return };
                 let Ok(reached) = core.reach_again(&self.key.server, &newest).await else { continue };
-                if let Ok(opened) = core.open_subscription(&self.key, reached).await {
-                    break opened;
+                match core.open_subscription(&self.key, reached).await {
+                    Ok(opened) => break opened,
+                    // One record is enough for all attempts.
+                    Err(_) if is_reported => {}
+                    Err(error) => {
+                        let uri = Excerpt::new(&self.key.uri);
+                        tracing::warn!(server = &*self.key.server, %uri, %error, "a lost subscription cannot be opened again");
+                        is_reported = true;
+                    }
                 }
             };
             self.set_open(true);

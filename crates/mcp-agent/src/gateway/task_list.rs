@@ -161,7 +161,9 @@ impl Core {
                     page.next = Some(Place { number, pages, connections, cursor: next });
                 }
             }
-            Err(fault) => tracing::warn!(server = &*slot.name, ?fault, "the tasks of a server cannot be listed"),
+            Err(fault) => {
+                tracing::warn!(server = &*slot.name, error = %fault, "the tasks of a server cannot be listed")
+            }
         }
         page
     }

@@ -15,7 +15,7 @@ use mcp_client::transport::Connect;
 use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError};
 use mcp_server::{
     Server,
-    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage, SourceResult},
+    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage, SourceResult, SourceSubscription},
     tool,
 };
 use mcp_transport::BoxFuture;
@@ -240,4 +240,45 @@ async fn the_record_of_an_incomplete_list_of_the_process_of_a_caller_names_the_s
     let records: Vec<_> = warnings.iter().filter(|record| record.contains("a list is incomplete")).collect();
     assert!(records.len() == 1 && records[0].contains("server=\"files\""), "{warnings:?}");
     drop(user);
+}
+
+/// A server that accepts one subscription and refuses each later one.
+#[derive(Default, Clone)]
+struct Subscribed(Arc<AtomicBool>);
+
+impl Source for Subscribed {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page((list == SourceList::Resources).then_some(r#"{"name":"a","uri":"x:a"}"#))
+    }
+
+    fn subscribe(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        let has_subscribed = self.0.swap(true, Ordering::SeqCst);
+        let refused = || RpcError::internal("the server is busy");
+        let subscribed = if has_subscribed { Err(refused()) } else { Ok(SourceSubscription::default()) };
+        Box::pin(std::future::ready(subscribed))
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_lost_subscription_names_the_server_and_the_uri_once() {
+    let warnings = Warnings::default();
+    let _default = tracing::dispatcher::set_default(&warnings.dispatch());
+    let server = Server::builder::<()>("s", "1").versions([REVISIONS[0]]).source(Subscribed::default()).build();
+    let pipe = Pipe::new(server);
+    let connector: Arc<dyn Connect> = Arc::new(pipe.clone());
+    let host = Host::builder("gateway", "1").server("files", connector).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().build();
+    let user = client().connect(&gateway).await.unwrap();
+    let subscribed = timeout(SOON, user.subscribe(["mcp://files/x:a"])).await.unwrap().unwrap();
+    pipe.kill();
+    // The subscription is requested again meanwhile.
+    sleep(Duration::from_secs(600)).await;
+    let warnings = warnings.0.lock().unwrap();
+    let records: Vec<_> = warnings.iter().filter(|record| record.contains("a lost subscription")).collect();
+    assert_eq!(records.len(), 1, "{warnings:?}");
+    for part in ["server=\"files\"", "uri=x:a", "the server is busy"] {
+        assert!(records[0].contains(part), "{part}: {warnings:?}");
+    }
+    drop(subscribed);
 }
