@@ -147,12 +147,10 @@ impl Catalog {
         self.tools[of_server].iter().filter(|tool| tool.verdict().is_usable())
     }
 
-    /// Returns the usable tool that a server offers with a name.
+    /// Returns the usable tool with a name at its server.
     #[cfg(feature = "gateway")]
     pub(crate) fn usable_tool(&self, server: &str, name: &str) -> Option<&Arc<CatalogTool>> {
-        // No other tool has the display name of a tool.
-        let tool = self.find_tool(&format!("{server}:{name}"))?;
-        (tool.server() == server && tool.original_name() == name && tool.verdict().is_usable()).then_some(tool)
+        self.usable_tools(server).find(|tool| tool.original_name() == name)
     }
 
     /// Returns the prompt with this display name (`server:prompt`).

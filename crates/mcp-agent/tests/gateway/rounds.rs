@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Gateway, Host, ServerOptions};
+use mcp_agent::{
+    Gateway, Host, ServerOptions,
+    filter::{ToolFilter, ToolOverride},
+};
 use mcp_client::{
     Client, Handler, InputContext, Reconnect, Round,
     transport::{BoxFuture, Connect},
@@ -189,6 +192,20 @@ async fn each_kind_of_question_reaches_the_user_in_each_cell() {
 }
 
 /// The parameters of the next round.
+/// A filter changes the name, and a later round finds the tool by its name at the server.
+#[tokio::test]
+async fn a_renamed_tool_continues_after_its_question() {
+    for (down, up) in cells() {
+        let renamed = ToolFilter::new().change("form", ToolOverride::new().name("renamed"));
+        let connector: Arc<dyn Connect> = Arc::new(Pipe::new(asking(up, &Turns::default())));
+        let host = Host::builder("gateway", "1").server_with("s", connector, ServerOptions::new().filter(renamed));
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
+        let ada = connect(&gateway, "ada").await;
+        let called = timeout(SOON, ada.call_tool("s__renamed", ()).into_future()).await.unwrap().unwrap();
+        assert_eq!(called.text(), "ada", "{down} {up}");
+    }
+}
+
 pub(crate) fn next(arguments: &Value, state: &str, key: &str, response: &Value) -> Value {
     json!({ "name": "s__form", "arguments": arguments, "requestState": state, "inputResponses": { key: response } })
 }

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Catalog, Gateway, Host, Names, policy::Policy};
+use mcp_agent::{
+    Catalog, Gateway, Host, Names, ServerOptions,
+    filter::{ToolFilter, ToolOverride},
+    policy::Policy,
+};
 use mcp_client::{Client, transport::BoxFuture};
 use mcp_protocol::{ProtocolVersion, RpcError};
 use mcp_server::{
@@ -168,6 +172,20 @@ async fn the_policies_decide_about_the_name_of_a_tool_that_is_not_in_the_lists()
         let ada = ada(&servers, Names::Raw, &policy).await;
         assert_eq!(is_known(&ada, &id).await, expected, "{has_removed} {policy}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policies_find_the_annotations_of_a_renamed_tool() {
+    let renamed = ToolFilter::new().change("t", ToolOverride::new().name("renamed"));
+    let ada = async |policy: &str| {
+        let (server, options) = (starting_late(Some(&["t"]), 1), ServerOptions::new().filter(renamed.clone()));
+        let host = Host::builder("gateway", "1").policy(Policy::parse("p", policy).unwrap());
+        let host = host.server_with("s", server, options).start().await.unwrap();
+        let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]]));
+        connect_as(&gateway.build().unwrap().versions([VERSION]).build(), "ada").await
+    };
+    let created = raw(&ada("").await, "tools/call", json!({ "name": "s__renamed", "task": {} })).await.unwrap();
+    assert!(is_known(&ada(READS).await, &created["task"]["taskId"]).await);
 }
 
 #[tokio::test(start_paused = true)]
