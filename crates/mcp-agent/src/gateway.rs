@@ -192,7 +192,7 @@ impl Gateway {
         self.core.merged_here().dropped.clone()
     }
 
-    /// Returns the items that the gateway does not serve, because a name occurs twice in an object of their definitions.
+    /// Returns the items that the gateway does not serve, because their definitions are not valid.
     ///
     /// See the example of [`InvalidItem`].
     #[must_use]

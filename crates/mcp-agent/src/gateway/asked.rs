@@ -18,7 +18,7 @@ use super::{
     Core,
     fault::Fault,
     fleet::{self, Elsewhere},
-    members::{Members, has_unique_names},
+    members::{Members, check_names},
     parked::{Holder, Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
     rounds::RoundRecord,
@@ -186,7 +186,7 @@ impl Core {
         };
         let json = std::str::from_utf8(required.bytes()).ok().and_then(|json| Members::read(json).ok());
         let is_plain = |members: &Members<'_>| {
-            members.get("inputRequests").is_none_or(|requests| has_unique_names(requests.get()))
+            members.get("inputRequests").is_none_or(|requests| check_names(requests.get()).is_ok())
         };
         let json = json.filter(is_plain);
         // The client receives the requests that the gateway checked.

@@ -89,6 +89,9 @@ impl Core {
         let mut known: Vec<(&Arc<str>, Arc<Known>)> =
             served.filter_map(|slot| Some((&slot.name, self.instructions.of(slot, characters)?))).collect();
         self.instructions.known.lock().retain(|name, _| slots.iter().any(|slot| slot.name == *name));
+        if known.is_empty() {
+            return None;
+        }
         let with_text: HashSet<&Arc<str>> = known.iter().map(|(server, _)| *server).collect();
         if let Some(visible) = self.visible_servers(&merged, &with_text, principal) {
             known.retain(|(server, _)| visible.contains(*server));

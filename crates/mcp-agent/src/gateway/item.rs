@@ -80,8 +80,8 @@ pub struct DroppedItem {
     pub winner: Arc<str>,
 }
 
-/// An item that a gateway does not serve, because a name occurs twice in an object of its definition. Two clients could read different
-/// definitions.
+/// An item that a gateway does not serve, because its definition is not valid. For example, a name occurs twice in one of its objects,
+/// and two clients could read different definitions.
 ///
 /// ```
 /// fn show(gateway: &mcp_agent::Gateway) {
@@ -93,8 +93,9 @@ pub struct DroppedItem {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error(
-    "the {kind} {:?} of {server:?} is left out, because a name occurs twice in an object of its definition",
-    Excerpt::new(name)
+    "the {kind} {:?} of {server:?} is left out, because its definition is not valid: {}",
+    Excerpt::new(name),
+    Excerpt::new(reason)
 )]
 #[non_exhaustive]
 pub struct InvalidItem {
@@ -104,4 +105,6 @@ pub struct InvalidItem {
     pub name: String,
     /// The server with the item.
     pub server: Arc<str>,
+    /// The fault of the definition with its place, at most its first 256 bytes.
+    pub reason: String,
 }

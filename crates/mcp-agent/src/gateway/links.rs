@@ -47,10 +47,17 @@ struct Known {
     results: u64,
 }
 
+/// The server of a link, and the fingerprint of its definition. Another server can have its name later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) server: Arc<str>,
+    pub(super) fingerprint: Arc<str>,
+}
+
 /// The links of one owner.
 #[derive(Default)]
 struct Owned {
-    servers: HashMap<Arc<str>, Arc<str>>,
+    origins: HashMap<Arc<str>, Origin>,
     /// The URIs of each server, the oldest first, and their bytes.
     of_server: HashMap<Arc<str>, (VecDeque<Arc<str>>, usize)>,
     bytes: usize,
@@ -70,30 +77,30 @@ impl Owner {
 }
 
 impl Owned {
-    fn add(&mut self, server: &Arc<str>, uri: &str, is_served: &impl Fn(&str) -> bool) {
+    fn add(&mut self, origin: &Origin, uri: &str, is_served: &impl Fn(&Origin) -> bool) {
         if uri.len() > LONGEST {
             return;
         }
-        match self.servers.get(uri) {
+        match self.origins.get(uri) {
             Some(known) if is_served(known) => return,
             Some(_) => self.forget(uri),
             None => {}
         }
         let uri: Arc<str> = uri.into();
-        let (oldest, bytes) = self.of_server.entry(Arc::clone(server)).or_default();
+        let (oldest, bytes) = self.of_server.entry(Arc::clone(&origin.server)).or_default();
         oldest.push_back(Arc::clone(&uri));
         (*bytes, self.bytes) = (*bytes + size(&uri), self.bytes + size(&uri));
-        self.servers.insert(uri, Arc::clone(server));
+        self.origins.insert(uri, origin.clone());
         while oldest.len() > URIS || *bytes > BYTES {
             let Some(uri) = oldest.pop_front() else { return };
             (*bytes, self.bytes) = (*bytes - size(&uri), self.bytes - size(&uri));
-            self.servers.remove(&uri);
+            self.origins.remove(&uri);
         }
     }
 
     /// Forgets the server of a URI.
     fn forget(&mut self, uri: &str) {
-        let Some(server) = self.servers.remove(uri) else { return };
+        let Some(Origin { server, .. }) = self.origins.remove(uri) else { return };
         let Some((uris, bytes)) = self.of_server.get_mut(&server) else { return };
         uris.retain(|known| **known != *uri);
         (*bytes, self.bytes) = (*bytes - size(uri), self.bytes - size(uri));
@@ -109,13 +116,13 @@ fn size(uri: &str) -> usize {
 }
 
 impl Links {
-    /// `is_served` is whether the gateway serves a server.
+    /// `is_served` is whether the gateway serves the server of a link.
     fn add<'a>(
         &self,
         owner: &Owner,
-        server: &Arc<str>,
+        origin: &Origin,
         uris: impl IntoIterator<Item = &'a str>,
-        is_served: impl Fn(&str) -> bool,
+        is_served: impl Fn(&Origin) -> bool,
     ) {
         let mut known = self.known.lock();
         known.results += 1;
@@ -123,7 +130,7 @@ impl Links {
         let owned = known.owners.entry(owner.clone()).or_default();
         let before = owned.bytes;
         owned.last = result;
-        uris.into_iter().for_each(|uri| owned.add(server, uri, &is_served));
+        uris.into_iter().for_each(|uri| owned.add(origin, uri, &is_served));
         let after = owned.bytes;
         known.bytes = known.bytes + after - before;
         while known.owners.len() > 1 && (known.owners.len() > OWNERS || known.bytes > TOTAL_BYTES) {
@@ -133,31 +140,29 @@ impl Links {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.known.lock().owners.is_empty()
-    }
-
     /// Returns the server whose result contained a URI.
-    pub(super) fn server_of(&self, owner: &Owner, uri: &str) -> Option<Arc<str>> {
-        self.known.lock().owners.get(owner)?.servers.get(uri).cloned()
+    pub(super) fn origin_of(&self, owner: &Owner, uri: &str) -> Option<Origin> {
+        self.known.lock().owners.get(owner)?.origins.get(uri).cloned()
     }
 }
 
 impl Core {
-    /// Whether the URIs of the gateway do not name their server. A single server replaces the links to removed servers.
+    /// Whether the URIs of the gateway do not name their server. Another server can replace a single server later.
     fn needs_links(&self) -> bool {
-        self.names == Names::Raw && (self.host.catalog().shared_servers().len() > 1 || !self.links.is_empty())
+        self.names == Names::Raw
     }
 
     /// Adds links to the URIs of a server.
     fn add_links<'a>(&self, owner: &Owner, server: &Arc<str>, uris: impl IntoIterator<Item = &'a str>) {
+        let Some(fingerprint) = self.fingerprint(server) else { return };
+        let origin = Origin { server: Arc::clone(server), fingerprint };
         let merged = self.newest_merged();
-        self.links.add(owner, server, uris, |server| self.is_served(&merged, server));
+        self.links.add(owner, &origin, uris, |origin| self.is_served(&merged, origin));
     }
 
-    /// Whether the host has a server, and the server does not lead to this gateway.
-    pub(super) fn is_served(&self, merged: &Merged, server: &str) -> bool {
-        merged.serves(server) && self.host.shared().registry.slot(server).is_some()
+    /// Whether the host has the server of a link, and the server does not lead to this gateway.
+    pub(super) fn is_served(&self, merged: &Merged, Origin { server, fingerprint }: &Origin) -> bool {
+        merged.serves(server) && self.fingerprint(server).is_some_and(|now| now == *fingerprint)
     }
 
     /// Remembers the server of a part of a resource, for a client that is notified of its change.
@@ -190,58 +195,62 @@ impl Core {
 mod tests {
     use super::*;
 
+    fn origin(server: &str) -> Origin {
+        Origin { server: server.into(), fingerprint: "f".into() }
+    }
+
     #[test]
     fn the_links_of_an_owner_and_of_a_server_are_bounded_and_the_first_server_stays() {
         let links = Links::default();
-        let [one, two] = ["one", "two"].map(Arc::from);
+        let [one, two] = ["one", "two"].map(origin);
         let (ada, grace) = (Owner::Principal("ada".into()), Owner::Session("ada".into()));
         links.add(&ada, &one, ["a:0"], |_| true);
         links.add(&ada, &two, ["a:0", &"x".repeat(LONGEST + 1)], |_| true);
-        assert_eq!(links.server_of(&ada, "a:0"), Some(one));
-        assert_eq!(links.server_of(&grace, "a:0"), None);
-        assert_eq!(links.server_of(&ada, &"x".repeat(LONGEST + 1)), None);
+        assert_eq!(links.origin_of(&ada, "a:0"), Some(one));
+        assert_eq!(links.origin_of(&grace, "a:0"), None);
+        assert_eq!(links.origin_of(&ada, &"x".repeat(LONGEST + 1)), None);
         let many: Vec<String> = (1..=URIS + 1).map(|n| format!("a:{n}")).collect();
         links.add(&ada, &two, many.iter().map(String::as_str), |_| true);
         // The oldest link of the same server is forgotten.
         for (uri, is_known) in [("a:0", true), ("a:1", false), ("a:2", true)] {
-            assert_eq!(links.server_of(&ada, uri).is_some(), is_known, "{uri}");
+            assert_eq!(links.origin_of(&ada, uri).is_some(), is_known, "{uri}");
         }
         let long: Vec<String> = (0..URIS).map(|n| format!("{n}{}", "x".repeat(LONGEST - 8))).collect();
         links.add(&ada, &two, long.iter().map(String::as_str), |_| true);
         let known = links.known.lock();
         let owned = &known.owners[&ada];
-        assert!(owned.of_server[&two].1 <= BYTES && known.bytes == owned.bytes, "{} {}", known.bytes, owned.bytes);
-        assert_eq!(owned.servers.len(), owned.of_server.values().map(|(uris, _)| uris.len()).sum::<usize>());
+        assert!(owned.of_server["two"].1 <= BYTES && known.bytes == owned.bytes, "{} {}", known.bytes, owned.bytes);
+        assert_eq!(owned.origins.len(), owned.of_server.values().map(|(uris, _)| uris.len()).sum::<usize>());
     }
 
     #[test]
     fn the_link_to_a_server_that_the_gateway_does_not_serve_is_replaced() {
         let (links, owner) = (Links::default(), Owner::Anonymous);
-        let [one, two] = ["one", "two"].map(Arc::<str>::from);
-        for (server, served, expected) in
+        let [one, two] = ["one", "two"].map(origin);
+        for (from, served, expected) in
             [(&one, "one two", &one), (&two, "one two", &one), (&two, "two", &two), (&one, "one two", &two)]
         {
-            links.add(&owner, server, ["a:0"], |server| served.contains(server));
-            assert_eq!(links.server_of(&owner, "a:0").as_ref(), Some(expected), "{server} {served}");
+            links.add(&owner, from, ["a:0"], |origin| served.contains(&*origin.server));
+            assert_eq!(links.origin_of(&owner, "a:0").as_ref(), Some(expected), "{} {served}", from.server);
             let known = links.known.lock();
             let owned = &known.owners[&owner];
             assert_eq!((known.bytes, owned.bytes), (size("a:0"), size("a:0")));
             let of_server: Vec<_> = owned.of_server.iter().map(|(server, (uris, _))| (server, uris.len())).collect();
-            assert_eq!(of_server, [(expected, 1)]);
+            assert_eq!(of_server, [(&expected.server, 1)]);
         }
     }
 
     #[test]
     fn the_links_of_all_owners_are_bounded() {
         let links = Links::default();
-        let (server, owner) = (Arc::from("s"), |n: usize| Owner::Principal(n.to_string().into()));
+        let (server, owner) = (origin("s"), |n: usize| Owner::Principal(n.to_string().into()));
         for n in 0..OWNERS {
             links.add(&owner(n), &server, ["a:0"], |_| true);
         }
         links.add(&owner(0), &server, ["a:1"], |_| true);
         links.add(&owner(OWNERS), &server, ["a:0"], |_| true);
         for (n, is_known) in [(0, true), (1, false), (2, true), (OWNERS, true)] {
-            assert_eq!(links.server_of(&owner(n), "a:0").is_some(), is_known, "{n}");
+            assert_eq!(links.origin_of(&owner(n), "a:0").is_some(), is_known, "{n}");
         }
         let long: Vec<String> = (0..URIS).map(|n| format!("{n}{}", "x".repeat(LONGEST - 8))).collect();
         for n in 0..1000 {

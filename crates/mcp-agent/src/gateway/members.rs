@@ -17,9 +17,12 @@ const FEW: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
-/// Whether each object in a JSON text has each name once. Two readers of an object with a repeated name can use different values.
-pub(super) fn has_unique_names(json: &str) -> bool {
-    serde_json::from_str::<UniqueNames>(json).is_ok()
+/// Checks that each object in a JSON text has each name once. Two readers of an object with a repeated name can use different values.
+///
+/// # Errors
+/// If a name is repeated, or if a value cannot be read.
+pub(super) fn check_names(json: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<UniqueNames>(json).map(drop)
 }
 
 #[derive(Deserialize)]
@@ -150,7 +153,7 @@ mod tests {
             (r#"{"a":[1,{"b":1,"b":2}]}"#, false),
             (r#"{"a":1"#, false),
         ] {
-            assert_eq!(has_unique_names(json), expected, "{json}");
+            assert_eq!(check_names(json).is_ok(), expected, "{json}");
         }
     }
 

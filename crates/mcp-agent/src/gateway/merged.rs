@@ -18,8 +18,7 @@ use mcp_server_core::{
 use mcp_uri_template::UriTemplate;
 
 use super::{
-    DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, members::has_unique_names,
-    views::Views,
+    DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, members::check_names, views::Views,
 };
 use crate::{
     Catalog, CatalogItem,
@@ -37,6 +36,8 @@ const SMALL: usize = 200;
 const LOGGED: usize = 100;
 /// The longest name of an invalid item, in bytes. A server chooses its names and URIs.
 const INVALID_NAME: usize = 1024;
+/// The longest reason of an invalid item, in bytes. It can contain a name of the definition.
+const REASON: usize = 256;
 
 /// The lists of a generation of the catalog.
 #[derive(Default)]
@@ -69,6 +70,8 @@ pub(super) struct Selection([Box<[bool]>; 4]);
 pub(super) struct Items {
     all: Vec<Arc<Item>>,
     by_key: HashMap<Arc<str>, usize, RandomState>,
+    /// The servers of served names whose definitions became invalid.
+    reserved: HashMap<Box<str>, Arc<str>>,
     pages: Vec<Page>,
     hint: CacheHint,
 }
@@ -351,17 +354,19 @@ impl<'a> Candidate<'a> {
             && (self.tool.is_some() || *self.json == *former.json)
     }
 
-    /// Returns the item; `None` if its definition is invalid.
-    fn item(&self, kind: ItemKind, names: Names) -> Option<Item> {
+    /// Returns the item.
+    ///
+    /// # Errors
+    /// The reason why the definition is invalid.
+    fn item(&self, kind: ItemKind, names: Names) -> Result<Item, String> {
         // Pins and filters read one of two members with the same name, and a client can read the other one.
-        if !has_unique_names(self.json) {
-            return None;
-        }
+        check_names(self.json).map_err(|error| start_of(&error.to_string(), REASON).to_owned())?;
         let definition = match self.tool {
             Some(tool) => definition::of_tool(tool, &self.key, names, self.tasks),
             None => definition::of_item(kind, self.json, self.original, &self.key),
-        }?;
-        Some(Item {
+        }
+        .ok_or("it cannot be read")?;
+        Ok(Item {
             server: Arc::clone(self.server),
             original: self.original.into(),
             // The tool has the JSON.
@@ -384,9 +389,10 @@ impl Items {
     ) -> Self {
         let mut items = Self::default();
         let candidates: Vec<Candidate<'_>> = candidates.collect();
-        let owner_of = |candidate: &Candidate<'_>| former.get(&candidate.key).map(|former| &former.server);
+        let owner_of = |candidate: &Candidate<'_>| former.owner(&candidate.key);
         let is_owner = |candidate: &&Candidate<'_>| owner_of(candidate) == Some(candidate.server);
-        // A served name keeps its server while this server has it, so a server that joins later takes over no name.
+        // A served name keeps its server while this server has it, also with an invalid definition. A server that joins later takes over
+        // no name.
         let owned: HashSet<Box<str>> = candidates
             .iter()
             .filter(|candidate| names == Names::Raw && is_owner(candidate))
@@ -401,11 +407,17 @@ impl Items {
                 continue;
             }
             let known = former.get(&candidate.key).filter(|known| candidate.is(known)).cloned();
-            let Some(item) = known.or_else(|| candidate.item(kind, names).map(Arc::new)) else {
-                let name = start_of(&candidate.key, INVALID_NAME).to_owned();
-                let server = Arc::clone(candidate.server);
-                left_out.invalid.push(InvalidItem { kind, name, server });
-                continue;
+            let item = match known.map_or_else(|| candidate.item(kind, names).map(Arc::new), Ok) {
+                Ok(item) => item,
+                Err(reason) => {
+                    let name = start_of(&candidate.key, INVALID_NAME).to_owned();
+                    let server = Arc::clone(candidate.server);
+                    if owned.contains(&*candidate.key) {
+                        items.reserved.insert((*candidate.key).into(), Arc::clone(&server));
+                    }
+                    left_out.invalid.push(InvalidItem { kind, name, server, reason });
+                    continue;
+                }
             };
             items.by_key.insert(Arc::clone(&item.key), items.all.len());
             items.all.push(item);
@@ -446,6 +458,11 @@ impl Items {
         let next = (end < self.all.len()).then(|| self.all[end - 1].key.to_string());
         let definitions = self.all[start..end].iter().map(|item| item.definition.clone());
         (SourcePage::new(definitions).next_cursor(next).cache(self.hint), end)
+    }
+
+    /// Returns the server with a name or a URI.
+    fn owner(&self, key: &str) -> Option<&Arc<str>> {
+        self.get(key).map(|item| &item.server).or_else(|| self.reserved.get(key))
     }
 
     /// Returns the item with this name or URI for clients.

@@ -307,9 +307,9 @@ impl Core {
                 if let Some(server) = merged.server_by_template(uri) {
                     return Some((server, uri.into(), false));
                 }
-                match self.links.server_of(&Owner::of(call), uri) {
+                match self.links.origin_of(&Owner::of(call), uri) {
                     // A link must not send its URI to another server.
-                    Some(server) => self.is_served(&merged, &server).then(|| (server, uri.into(), true)),
+                    Some(origin) => self.is_served(&merged, &origin).then(|| (origin.server, uri.into(), true)),
                     None => Some((merged.only_server()?, uri.into(), false)),
                 }
             }

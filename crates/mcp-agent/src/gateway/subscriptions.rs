@@ -28,6 +28,8 @@ use crate::{policy::PolicyInput, registry::ConnectionKey};
 /// The waits before a lost subscription is opened again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// The time between two records about one lost subscription.
+const RECORDS: Duration = Duration::from_secs(600);
 
 /// How long an ended subscription of a user is remembered. The client unsubscribes at the server in this time, and the server can report
 /// the resource meanwhile.
@@ -313,6 +315,7 @@ struct Follower {
 impl Follower {
     async fn follow(self, reached: Reached, subscription: Subscription) {
         let (mut open, mut wait) = ((reached, subscription), FIRST_RETRY);
+        let mut reported = None::<Instant>;
         loop {
             let mut states = open.1.open_states();
             loop {
@@ -340,7 +343,6 @@ impl Follower {
             // The connection must be free for the next one.
             drop(open);
             self.set_open(false);
-            let mut is_reported = false;
             open = loop {
                 let _ = timeout(wait, self.wanted.notified()).await;
                 wait = (wait * 2).min(LONGEST_RETRY);
@@ -358,12 +360,11 @@ impl Follower {
                 let Ok(reached) = core.reach_again(&self.key.server, &newest).await else { continue };
                 match core.open_subscription(&self.key, reached).await {
                     Ok(opened) => break opened,
-                    // One record is enough for all attempts.
-                    Err(_) if is_reported => {}
+                    Err(_) if reported.is_some_and(|at| at.elapsed() < RECORDS) => {}
                     Err(error) => {
                         let uri = Excerpt::new(&self.key.uri);
                         tracing::warn!(server = &*self.key.server, %uri, %error, "a lost subscription cannot be opened again");
-                        is_reported = true;
+                        reported = Some(Instant::now());
                     }
                 }
             };

@@ -36,18 +36,34 @@ fn bytes((server, fingerprint, process, id): &Place, tool: &str) -> usize {
 }
 
 impl TaskTools {
-    /// Keeps the tool of a task.
+    /// Keeps the tool of a new task. A server that was started again can use the id of an older task.
+    pub(super) fn create(&self, task: &ServerTask) {
+        self.keep(task, true);
+    }
+
+    /// Keeps the tool of a task, unless the tool is known.
     pub(super) fn learn(&self, task: &ServerTask) {
+        self.keep(task, false);
+    }
+
+    fn keep(&self, task: &ServerTask, is_new: bool) {
         let Some(tool) = &task.tool else { return };
         let place = (task.server.clone(), Arc::clone(&task.fingerprint), task.process.clone(), task.id.clone());
         let place = Arc::new(place);
-        let mut known = self.known.lock();
-        if known.tools.contains_key(&place) {
-            return;
+        let mut guard = self.known.lock();
+        let known = &mut *guard;
+        match known.tools.get_mut(&place) {
+            Some(_) if !is_new => return,
+            Some(former) => {
+                known.bytes = known.bytes + tool.len() - former.len();
+                *former = tool.as_str().into();
+            }
+            None => {
+                known.bytes += bytes(&place, tool);
+                known.tools.insert(Arc::clone(&place), tool.as_str().into());
+                known.order.push_back(place);
+            }
         }
-        known.bytes += bytes(&place, tool);
-        known.tools.insert(Arc::clone(&place), tool.as_str().into());
-        known.order.push_back(place);
         while known.order.len() > TASKS || known.bytes > BYTES {
             let Some(oldest) = known.order.pop_front() else { return };
             if let Some(tool) = known.tools.remove(&oldest) {
@@ -132,6 +148,12 @@ mod tests {
         tools.learn(&task("first", "t"));
         assert_eq!(tools.known.lock().bytes, "sdfirstt".len());
         assert_eq!(found("s", "d", "first"), task("first", "t"));
+        // A task of a list does not replace a known tool, and a new task does.
+        tools.learn(&task("first", "other"));
+        assert_eq!(found("s", "d", "first"), task("first", "t"));
+        tools.create(&task("first", "longer"));
+        assert_eq!(found("s", "d", "first"), task("first", "longer"));
+        assert_eq!(tools.known.lock().bytes, "sdfirstlonger".len());
         for (server, fingerprint, id) in [("s", "d", "other"), ("r", "d", "first"), ("s", "e", "first")] {
             assert_eq!(found(server, fingerprint, id).tool, None, "{server} {fingerprint} {id}");
         }

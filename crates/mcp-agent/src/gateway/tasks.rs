@@ -24,7 +24,7 @@ use super::{
     asked::check_declared,
     caller::Downstream,
     fault::Fault,
-    members::{Members, has_unique_names},
+    members::{Members, check_names},
     process::Process,
     questions::{AskedClient, Asker, related_to},
     reach::Reached,
@@ -126,7 +126,7 @@ impl Core {
         let found = dialects.and_then(|(from, to)| Some((from, to, created_id(json, from)?)));
         let (from, to, id) = found.ok_or_else(|| RpcError::internal("the answer of the server is not valid"))?;
         let task = ServerTask { server: server.to_string(), fingerprint, process, id, tool: Some(tool.into()) };
-        self.task_tools.learn(&task);
+        self.task_tools.create(&task);
         let id = self.seals(call)?.seal_task(&task, call.context().principal())?;
         let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;
         self.follow_task(call, &task, &id, new, upstream);
@@ -443,7 +443,7 @@ impl<'a> TaskRequest<'a> {
         }
         if let (Dialect::Extension, Some(json)) = (self.downstream, members.get("inputRequests")) {
             let requests: Option<InputRequests> = serde_json::from_str(json.get()).map_err(|error| invalid(&error))?;
-            let (requests, is_plain) = (requests.unwrap_or_default(), has_unique_names(json.get()));
+            let (requests, is_plain) = (requests.unwrap_or_default(), check_names(json.get()).is_ok());
             check_declared(self.call, &self.reached.server, &requests)?;
             if !is_plain {
                 members.set("inputRequests", &requests);

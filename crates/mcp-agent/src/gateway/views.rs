@@ -133,9 +133,6 @@ impl Core {
         of: &HashSet<&Arc<str>>,
         principal: Option<&Arc<str>>,
     ) -> Option<HashSet<Arc<str>>> {
-        if of.is_empty() {
-            return None;
-        }
         let known = self.known_lists(merged, principal);
         if known.as_ref().is_some_and(|known| Arc::ptr_eq(known, merged.lists())) {
             return None;

@@ -1,8 +1,14 @@
 //! Raw names: the owners of names and URIs, and the servers of links.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use mcp_agent::{Gateway, Host, Names, ServerOptions};
+use mcp_agent::{Catalog, Gateway, Host, Names, ServerOptions};
 use mcp_client::transport::{BoxFuture, Connect};
 use mcp_protocol::RpcError;
 use mcp_server::{
@@ -156,6 +162,67 @@ async fn a_link_does_not_lead_to_a_removed_server() {
         assert!(read().await.unwrap_err().is_resource_not_found(), "{names:?}");
         client.call_tool("second", ()).await.unwrap();
         assert_eq!(read().await.unwrap().as_deref(), Some("second"), "{names:?}");
+    }
+}
+
+/// A server whose tool `deploy` becomes invalid.
+#[derive(Clone, Default)]
+struct Invalidated(Arc<AtomicBool>);
+
+impl Source for Invalidated {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let twice = if self.0.load(Ordering::SeqCst) { r#","later":1,"later":2"# } else { "" };
+        let deploy = format!(r#"{{"name":"deploy","inputSchema":{{"type":"object"}}{twice}}}"#);
+        page((list == SourceList::Tools).then_some(&*deploy))
+    }
+}
+
+#[tokio::test]
+async fn a_name_whose_definition_became_invalid_stays_that_of_its_server() {
+    let source = Invalidated::default();
+    let first = Server::builder::<()>("first", "1").source(source.clone()).build();
+    let (second, third) = (deploying("second"), Server::builder("third", "1").tool(tool("t", async || "t")).build());
+    let servers = [("first", &first), ("second", &second), ("third", &third)];
+    let gateway = gateway(&servers).await.names(Names::Raw).gateway();
+    let owner = || gateway.diagnostics().iter().map(|item| item.winner.to_string()).collect::<Vec<_>>();
+    assert_eq!((owner(), gateway.invalid_items().len()), (vec!["first".to_owned()], 0));
+    let mut changes = gateway.host().catalog_changes();
+    source.0.store(true, Ordering::SeqCst);
+    first.notify().tools_changed();
+    let is_changed = |catalog: &Catalog| catalog.tools().iter().any(|tool| tool.json().contains("later"));
+    timeout(SOON, changes.wait_for(is_changed)).await.unwrap().unwrap();
+    assert_eq!((owner(), gateway.invalid_items().len()), (vec!["first".to_owned()], 1));
+    // A later merge has the same owner.
+    third.tools().add(tool("other", async || "x")).unwrap();
+    let is_merged = changes.wait_for(|catalog| catalog.tools().iter().any(|tool| tool.original_name() == "other"));
+    timeout(SOON, is_merged).await.unwrap().unwrap();
+    assert_eq!((owner(), gateway.invalid_items().len()), (vec!["first".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn a_link_of_the_only_server_does_not_lead_to_its_successor() {
+    for successor in ["other", "only"] {
+        let linking = |name| Server::builder::<()>("s", "1").source(LinkingToOne(name)).build();
+        let host = Host::builder("gateway", "1").server("only", &linking("only")).start().await.unwrap();
+        let client = connect(Gateway::builder(host.clone()).names(Names::Raw), REVISIONS[1]).await;
+        let read = async || client.read_resource("x:1").await.map(|read| read.contents[0].as_text().map(str::to_owned));
+        client.call_tool("only", ()).await.unwrap();
+        assert_eq!(read().await.unwrap().as_deref(), Some("only"));
+        let new: Arc<dyn Connect> = Arc::new(Pipe::new(linking("new")));
+        if successor == "only" {
+            // Another definition with the same name.
+            let options = ServerOptions::new().filter(mcp_agent::filter::ToolFilter::new().deny("x".parse().unwrap()));
+            host.replace("only", new, options).await.unwrap();
+        } else {
+            host.remove("only").await;
+            host.add("other", new, ServerOptions::new()).unwrap();
+        }
+        let mut changes = host.catalog_changes();
+        let has_joined = changes.wait_for(|catalog| catalog.tools().iter().any(|tool| tool.original_name() == "new"));
+        timeout(SOON, has_joined).await.unwrap().unwrap();
+        assert!(read().await.unwrap_err().is_resource_not_found(), "{successor}");
+        client.call_tool("new", ()).await.unwrap();
+        assert_eq!(read().await.unwrap().as_deref(), Some("new"), "{successor}");
     }
 }
 

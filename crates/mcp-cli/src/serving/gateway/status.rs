@@ -38,7 +38,12 @@ fn of_dropped(item: &DroppedItem) -> Value {
 }
 
 fn of_invalid(item: &InvalidItem) -> Value {
-    json!({ "kind": item.kind.to_string(), "name": shown(&item.name), "server": item.server })
+    json!({
+        "kind": item.kind.to_string(),
+        "name": shown(&item.name),
+        "server": item.server,
+        "reason": shown(&item.reason),
+    })
 }
 
 /// Returns the start of a name or a URI, whose length its server chooses.
