@@ -1,14 +1,24 @@
 //! Bare limits beside the paths of servers and clients. Their counts separate the cost of this library from that of its dependencies.
 
-use std::{hint::black_box, io};
+use std::{
+    hint::black_box,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
-use mcp_client::http::reqwest::{
-    self,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
+use mcp_client::{
+    http::reqwest::{
+        self,
+        header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
+    },
+    protocol::ProtocolVersion,
 };
 use rustls::crypto::ring;
 use serde_json::Value;
-use tokio::io::{AsyncWriteExt as _, BufReader, duplex, split};
+use tokio::io::{AsyncWriteExt as _, BufReader, DuplexStream, duplex, split};
 
 use crate::{Failure, call_lines, clients};
 
@@ -39,49 +49,100 @@ const LINE: &str = concat!(
     "\n"
 );
 
-/// Calls of a loop around `reqwest` to the same server as those of the client over HTTP.
-pub(crate) fn client(count: u32) -> Result<(), Failure> {
+/// Calls of a loop around `reqwest` in lanes, to the same server as those of the client over HTTP.
+pub(crate) fn client(count: u32, lanes: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // `reqwest` needs a provider, also without TLS. An error means that the program has one.
     let _ = ring::default_provider().install_default();
     runtime.block_on(async {
         let (url, accepting) = clients::serve().await?;
-        post(&url, count).await?;
+        post(&url, count, lanes, version).await?;
         accepting.abort();
         Ok(())
     })
 }
 
 /// Posts the bytes of the calls of the client.
-async fn post(url: &str, count: u32) -> Result<(), Failure> {
+async fn post(url: &str, count: u32, lanes: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    headers.insert("mcp-protocol-version", HeaderValue::from_static("2026-07-28"));
-    headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
-    headers.insert("mcp-name", HeaderValue::from_static("echo"));
+    headers.insert("mcp-protocol-version", HeaderValue::from_static(version.as_str()));
+    if version.is_stateless() {
+        headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
+        headers.insert("mcp-name", HeaderValue::from_static("echo"));
+    } else {
+        headers.insert("mcp-session-id", HeaderValue::from_static(clients::SESSION));
+    }
     let client = reqwest::Client::builder().user_agent(USER_AGENT).no_proxy().tcp_nodelay(true).build()?;
-    for id in (FIRST_ID..).take(count as usize) {
-        let request = client.post(url).headers(headers.clone()).body(body(id));
-        let answer: Value = serde_json::from_slice(&request.send().await?.bytes().await?)?;
-        if answer["result"]["content"][0]["text"] != clients::TEXT {
-            return Err(format!("a wrong answer: {answer}").into());
+    let ids = Arc::new(AtomicU32::new(FIRST_ID));
+    let lane = |share| {
+        let (client, url, headers, ids) = (client.clone(), url.to_owned(), headers.clone(), Arc::clone(&ids));
+        async move {
+            for _ in 0..share {
+                let body = body(ids.fetch_add(1, Ordering::Relaxed), version);
+                let request = client.post(&url).headers(headers.clone()).body(body);
+                check(&request.send().await?.bytes().await?)?;
+            }
+            Ok(())
+        }
+    };
+    clients::in_lanes(lanes, count, lane).await
+}
+
+/// Calls of a loop over lines, to the same server as those of the client over lines.
+pub(crate) fn client_lines(count: u32, lanes: u32, version: ProtocolVersion) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (ours, theirs) = duplex(64 << 10);
+        let serving = tokio::spawn(clients::serve_lines(theirs));
+        write_lines(ours, count, lanes, version).await?;
+        serving.await??;
+        Ok(())
+    })
+}
+
+/// Writes the lines of the calls of the client. One call for each lane waits at the same time.
+async fn write_lines(stream: DuplexStream, count: u32, lanes: u32, version: ProtocolVersion) -> Result<(), Failure> {
+    let (reader, mut writer) = split(stream);
+    let (mut reader, mut answer) = (BufReader::new(reader), String::new());
+    let mut bodies = (FIRST_ID..).take(count as usize).map(|id| body(id, version) + "\n");
+    for line in bodies.by_ref().take(lanes as usize) {
+        writer.write_all(line.as_bytes()).await?;
+    }
+    for _ in 0..count {
+        if !clients::next_line(&mut reader, &mut answer).await? {
+            return Err("the server ended".into());
+        }
+        check(answer.as_bytes())?;
+        if let Some(line) = bodies.next() {
+            writer.write_all(line.as_bytes()).await?;
         }
     }
     Ok(())
 }
 
+/// Parses an answer, and checks its text.
+fn check(answer: &[u8]) -> Result<(), Failure> {
+    let answer: Value = serde_json::from_slice(answer)?;
+    match answer["result"]["content"][0]["text"] == clients::TEXT {
+        true => Ok(()),
+        false => Err(format!("a wrong answer: {answer}").into()),
+    }
+}
+
 const USER_AGENT: &str = "mcp-client-http/0.1.0";
-/// The id of the first call of the client. Its only request before is `server/discover`.
+/// The id of the first call of the client. Its only request before is `server/discover` or `initialize`.
 const FIRST_ID: u32 = 2;
 
 /// The body of a call of the client.
-fn body(id: u32) -> String {
+fn body(id: u32, version: ProtocolVersion) -> String {
     let id = id.to_string();
     let start = r#"{"jsonrpc":"2.0","id":"#;
     let params = r#","method":"tools/call","params":{"name":"echo","arguments":{"text":""#;
-    let meta = r#""},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"progressToken":"#;
-    [start, &id, params, clients::TEXT, meta, &id, "}}}"].concat()
+    let declared = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"#;
+    let declared = if version.is_stateless() { declared } else { "" };
+    [start, &id, params, clients::TEXT, r#""},"_meta":{"#, declared, r#""progressToken":"#, &id, "}}}"].concat()
 }
 
 #[cfg(test)]
@@ -135,6 +196,8 @@ mod tests {
     fn calls(requests: &str) -> Vec<(Vec<&str>, &str)> {
         let call = |request| {
             let (head, body) = str::split_once(request, "\r\n\r\n").unwrap();
+            // The client ends its session after its last call.
+            let body = body.split("DELETE ").next().unwrap();
             let mut lines: Vec<&str> = head
                 .split("\r\n")
                 .map(|line| line.split_once("mcp-client-http/").map_or(line, |(name, _)| name))
@@ -146,6 +209,8 @@ mod tests {
         calls.map(call).collect()
     }
 
+    const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
+
     #[test]
     fn the_bare_client_posts_the_bytes_of_the_client() {
         let _ = ring::default_provider().install_default();
@@ -153,13 +218,45 @@ mod tests {
             let record = Arc::<Mutex<String>>::default();
             let (url, accepting) = clients::serve().await.unwrap();
             let url = proxy(&url, Arc::clone(&record)).await;
-            clients::connect(&url, 11, ProtocolVersion::V2026_07_28).await.unwrap();
-            let ours = mem::take(&mut *record.lock().unwrap());
-            post(&url, 11).await.unwrap();
-            let bare = mem::take(&mut *record.lock().unwrap());
-            assert_eq!((calls(&bare).len(), calls(&bare)), (11, calls(&ours)));
-            assert!(ours.contains("\r\nuser-agent: mcp-client-http/"), "{ours}");
+            for version in VERSIONS {
+                clients::connect(&url, 11, 1, version).await.unwrap();
+                let ours = mem::take(&mut *record.lock().unwrap());
+                post(&url, 11, 1, version).await.unwrap();
+                let bare = mem::take(&mut *record.lock().unwrap());
+                assert_eq!((calls(&bare).len(), calls(&bare)), (11, calls(&ours)), "{version}");
+                assert!(ours.contains("\r\nuser-agent: mcp-client-http/"), "{ours}");
+            }
             accepting.abort();
+        });
+    }
+
+    /// Forwards the lines of a client to the bare server. Returns those of its calls.
+    async fn recorded(stream: DuplexStream) -> Vec<String> {
+        let (server, theirs) = duplex(64 << 10);
+        tokio::spawn(clients::serve_lines(theirs));
+        let ((mut answers, mut requests), (reader, mut writer)) = (split(server), split(stream));
+        tokio::spawn(async move { copy(&mut answers, &mut writer).await });
+        let (mut reader, mut line, mut calls) = (BufReader::new(reader), String::new(), Vec::new());
+        while clients::next_line(&mut reader, &mut line).await.unwrap() {
+            requests.write_all(line.as_bytes()).await.unwrap();
+            calls.extend(line.contains(r#""method":"tools/call""#).then(|| line.clone()));
+        }
+        calls
+    }
+
+    #[test]
+    fn the_bare_client_writes_the_lines_of_the_client() {
+        run(async {
+            for (version, lanes) in VERSIONS.into_iter().flat_map(|version| [(version, 1), (version, 8)]) {
+                let (stream, theirs) = duplex(64 << 10);
+                let recording = tokio::spawn(recorded(theirs));
+                clients::connect_lines(stream, 11, lanes, version).await.unwrap();
+                let ours = recording.await.unwrap();
+                let (stream, theirs) = duplex(64 << 10);
+                let recording = tokio::spawn(recorded(theirs));
+                write_lines(stream, 11, lanes, version).await.unwrap();
+                assert_eq!((ours.len(), recording.await.unwrap()), (11, ours), "{version} {lanes}");
+            }
         });
     }
 

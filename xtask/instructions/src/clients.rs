@@ -5,20 +5,41 @@ use std::io;
 use mcp_client::{Client, OpenTransport, protocol::ProtocolVersion, transport::ndjson::Ndjson};
 use serde_json::json;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, duplex, split},
+    io::{
+        AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split,
+    },
     net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
 use crate::Failure;
 
 /// The text of each answer.
 pub(crate) const TEXT: &str = "lazy dog";
+/// The session of the bare server over HTTP.
+pub(crate) const SESSION: &str = "6f1c7a52";
 /// The longest accepted head, line or body.
 const LONGEST: u64 = 16 << 10;
 
+/// Runs `count` calls in lanes at once. One lane runs in this task, and more of them have a task each. A lane begins its next call while
+/// the other lanes wait, so each call but the first is one of many.
+pub(crate) async fn in_lanes<F>(lanes: u32, count: u32, lane: impl Fn(u32) -> F) -> Result<(), Failure>
+where
+    F: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    if lanes == 1 {
+        return lane(count).await;
+    }
+    let share = |number: u32| count / lanes + u32::from(number < count % lanes);
+    let mut running: JoinSet<_> = (0..lanes).map(|number| lane(share(number))).collect();
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
 /// Calls the tool `echo`.
-pub(crate) async fn calls(client: &Client, count: u32) -> Result<(), Failure> {
+pub(crate) async fn calls(client: Client, count: u32) -> Result<(), Failure> {
     for _ in 0..count {
         let text = client.call_tool("echo", json!({ "text": TEXT })).await?.text();
         if text != TEXT {
@@ -40,49 +61,62 @@ pub(crate) async fn serve() -> io::Result<(String, JoinHandle<()>)> {
     Ok((url, accepting))
 }
 
-/// Calls over HTTP. The kernel transfers the bytes, and its instructions do not count.
-pub(crate) fn http(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
+/// Calls over HTTP in lanes. The kernel transfers the bytes, and its instructions do not count.
+pub(crate) fn http(count: u32, lanes: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (url, accepting) = serve().await?;
-        connect(&url, count, version).await?;
+        connect(&url, count, lanes, version).await?;
         accepting.abort();
         Ok(())
     })
 }
 
 /// Calls of a client over HTTP.
-pub(crate) async fn connect(url: &str, count: u32, version: ProtocolVersion) -> Result<(), Failure> {
+pub(crate) async fn connect(url: &str, count: u32, lanes: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let client = Client::builder("bench", "1.0.0").versions([version]).connect(url).await?;
-    calls(&client, count).await?;
+    in_lanes(lanes, count, |share| calls(client.clone(), share)).await?;
     client.close().await;
     Ok(())
 }
 
-/// Calls over lines.
-pub(crate) fn lines(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
+/// Calls over lines in lanes.
+pub(crate) fn lines(count: u32, lanes: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (ours, theirs) = duplex(64 << 10);
-        let (reader, writer) = split(ours);
-        let serving = tokio::spawn(async move {
-            let (reader, mut writer) = split(theirs);
-            let (mut reader, mut line) = (BufReader::new(reader), String::new());
-            while next_line(&mut reader, &mut line).await? {
-                if let Some(answer) = answer_to(&line) {
-                    writer.write_all(format!("{answer}\n").as_bytes()).await?;
-                }
-            }
-            Ok::<_, io::Error>(())
-        });
-        let transport = OpenTransport::new(Ndjson::new(reader, writer));
-        let builder = Client::builder("bench", "1.0.0").versions([version]);
-        let client = builder.connect(transport).await?;
-        calls(&client, count).await?;
-        client.close().await;
+        let serving = tokio::spawn(serve_lines(theirs));
+        connect_lines(ours, count, lanes, version).await?;
         serving.await??;
         Ok(())
     })
+}
+
+/// Calls of a client over lines.
+pub(crate) async fn connect_lines(
+    stream: DuplexStream,
+    count: u32,
+    lanes: u32,
+    version: ProtocolVersion,
+) -> Result<(), Failure> {
+    let (reader, writer) = split(stream);
+    let transport = OpenTransport::new(Ndjson::new(reader, writer));
+    let client = Client::builder("bench", "1.0.0").versions([version]).connect(transport).await?;
+    in_lanes(lanes, count, |share| calls(client.clone(), share)).await?;
+    client.close().await;
+    Ok(())
+}
+
+/// The bare server over lines: answers the requests of a connection until its end.
+pub(crate) async fn serve_lines(stream: DuplexStream) -> io::Result<()> {
+    let (reader, mut writer) = split(stream);
+    let (mut reader, mut line) = (BufReader::new(reader), String::new());
+    while next_line(&mut reader, &mut line).await? {
+        if let Some(answer) = answer_to(&line) {
+            writer.write_all(format!("{answer}\n").as_bytes()).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a line of bounded length. Returns false at the end of the input.
@@ -111,7 +145,7 @@ async fn exchange(mut stream: TcpStream) -> io::Result<()> {
         let answer = std::str::from_utf8(&body).ok().and_then(answer_to);
         let response = match answer {
             Some(answer) => format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: 6f1c7a52\r\ncontent-length: {}\r\n\r\n\
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: {SESSION}\r\ncontent-length: {}\r\n\r\n\
                  {answer}",
                 answer.len()
             ),

@@ -45,7 +45,11 @@ async fn send(
     Ok((parts.status, parts.headers, body.collect().await?.to_bytes()))
 }
 
-fn request(method: Method, headers: &HeaderMap, body: &'static str) -> Result<Request<Full<Bytes>>, Failure> {
+pub(crate) fn request(
+    method: Method,
+    headers: &HeaderMap,
+    body: &'static str,
+) -> Result<Request<Full<Bytes>>, Failure> {
     let mut request = Request::new(Full::new(Bytes::from_static(body.as_bytes())));
     *request.method_mut() = method;
     *request.uri_mut() = "http://127.0.0.1:8080/mcp".parse()?;
@@ -54,7 +58,7 @@ fn request(method: Method, headers: &HeaderMap, body: &'static str) -> Result<Re
 }
 
 /// Opens a session. Returns the headers of its requests.
-async fn open(service: &McpService) -> Result<HeaderMap, Failure> {
+pub(crate) async fn open(service: &McpService) -> Result<HeaderMap, Failure> {
     let mut headers = headers("2025-11-25");
     let (_, opened, _) = send(service, Method::POST, &headers, INITIALIZE).await?;
     headers.insert(SESSION, opened.get(SESSION).ok_or("the server opened no session")?.clone());
@@ -75,15 +79,20 @@ pub(crate) fn calls(count: u32, is_stateless: bool) -> Result<(), Failure> {
         } else {
             (open(&service).await?, CALL)
         };
-        for _ in 0..count {
-            check(&send(&service, Method::POST, &headers, body).await?.2)?;
-        }
-        Ok(())
+        echoes(&service, &headers, body, count).await
     })
 }
 
+/// Sends a call of a tool again and again.
+async fn echoes(service: &McpService, headers: &HeaderMap, body: &'static str, count: u32) -> Result<(), Failure> {
+    for _ in 0..count {
+        check(&send(service, Method::POST, headers, body).await?.2)?;
+    }
+    Ok(())
+}
+
 /// Headers of a request of 2026-07-28.
-fn stateless(method: &'static str, name: Option<&'static str>) -> HeaderMap {
+pub(crate) fn stateless(method: &'static str, name: Option<&'static str>) -> HeaderMap {
     let mut headers = headers("2026-07-28");
     headers.insert("mcp-method", HeaderValue::from_static(method));
     headers.extend(name.map(|name| (HeaderName::from_static("mcp-name"), HeaderValue::from_static(name))));
@@ -163,7 +172,7 @@ pub(crate) fn keys(count: u32) -> Result<(), Failure> {
         let service = server().into_service(HttpConfig::new().public_url(RESOURCE).authenticate(keys));
         let mut headers = stateless("tools/call", Some("echo"));
         headers.insert("x-api-key", HeaderValue::from_static(KEY));
-        repeat(&service, &headers, STATELESS_CALL, count, 1).await
+        echoes(&service, &headers, STATELESS_CALL, count).await
     })
 }
 
@@ -183,7 +192,7 @@ pub(crate) fn tokens(count: u32) -> Result<(), Failure> {
         let service = server().into_service(config);
         let mut headers = stateless("tools/call", Some("echo"));
         headers.insert("authorization", HeaderValue::from_static("Bearer 6f1c7a529d0b4a8eb1f32c5d8e7a9b046f1c7a52"));
-        repeat(&service, &headers, STATELESS_CALL, count.saturating_add(1), 1).await?;
+        echoes(&service, &headers, STATELESS_CALL, count.saturating_add(1)).await?;
         issuing.abort();
         Ok(())
     })

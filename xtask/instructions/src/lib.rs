@@ -6,6 +6,7 @@ mod clients;
 mod endpoint;
 #[cfg(test)]
 mod names;
+mod streams;
 
 use std::{error::Error, fmt, future::poll_fn, hint::black_box};
 
@@ -14,7 +15,10 @@ use mcp_client::Client;
 use mcp_server::{
     ServerBuilder,
     prelude::*,
-    protocol::{ProtocolVersion, jsonrpc::Message},
+    protocol::{
+        ProtocolVersion::{self, V2025_11_25, V2026_07_28},
+        jsonrpc::Message,
+    },
     schema::Schema,
     transport::{Frame, Transport as _, memory, sse::Decoder},
 };
@@ -23,7 +27,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 
 /// The error of a case.
-pub type Failure = Box<dyn Error>;
+pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// A hot path.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +38,8 @@ pub struct Case {
 }
 
 impl Case {
-    /// All cases.
-    pub const ALL: [Self; 26] = [
+    /// All cases. An iteration has one call, or one notification of all streams. An iteration of `stdio-16` has 16 calls.
+    pub const ALL: [Self; 39] = [
         Self::new("parse-message", parse),
         Self::new("dispatch-2025-11-25", |count| dispatch(count, false)),
         Self::new("dispatch-2026-07-28", |count| dispatch(count, true)),
@@ -46,17 +50,30 @@ impl Case {
         Self::new("http-text-1mib", endpoint::texts),
         Self::new("http-api-key", endpoint::keys),
         Self::new("http-remembered-token", endpoint::tokens),
+        Self::new("notify-64-2025-11-25", |count| streams::notify(count, false)),
+        Self::new("notify-64-2026-07-28", |count| streams::notify(count, true)),
         Self::new("stdio-2025-11-25", |count| lines(count, 1, false)),
         Self::new("stdio-2026-07-28", |count| lines(count, 1, true)),
         Self::new("stdio-16-2026-07-28", |count| lines(count, 16, true)),
         Self::new("bare-stdio-2026-07-28", bare::lines),
-        Self::new("client-2025-11-25", |count| call(count, ProtocolVersion::V2025_11_25)),
-        Self::new("client-2026-07-28", |count| call(count, ProtocolVersion::V2026_07_28)),
-        Self::new("client-http-2025-11-25", |count| clients::http(count, ProtocolVersion::V2025_11_25)),
-        Self::new("client-http-2026-07-28", |count| clients::http(count, ProtocolVersion::V2026_07_28)),
-        Self::new("bare-client-http-2026-07-28", bare::client),
-        Self::new("client-lines-2025-11-25", |count| clients::lines(count, ProtocolVersion::V2025_11_25)),
-        Self::new("client-lines-2026-07-28", |count| clients::lines(count, ProtocolVersion::V2026_07_28)),
+        Self::new("client-2025-11-25", |count| call(count, V2025_11_25)),
+        Self::new("client-2026-07-28", |count| call(count, V2026_07_28)),
+        Self::new("client-http-2025-11-25", |count| clients::http(count, 1, V2025_11_25)),
+        Self::new("client-http-2026-07-28", |count| clients::http(count, 1, V2026_07_28)),
+        Self::new("client-http-8-2025-11-25", |count| clients::http(count, 8, V2025_11_25)),
+        Self::new("client-http-8-2026-07-28", |count| clients::http(count, 8, V2026_07_28)),
+        Self::new("bare-client-http-2025-11-25", |count| bare::client(count, 1, V2025_11_25)),
+        Self::new("bare-client-http-2026-07-28", |count| bare::client(count, 1, V2026_07_28)),
+        Self::new("bare-client-http-8-2025-11-25", |count| bare::client(count, 8, V2025_11_25)),
+        Self::new("bare-client-http-8-2026-07-28", |count| bare::client(count, 8, V2026_07_28)),
+        Self::new("client-lines-2025-11-25", |count| clients::lines(count, 1, V2025_11_25)),
+        Self::new("client-lines-2026-07-28", |count| clients::lines(count, 1, V2026_07_28)),
+        Self::new("client-lines-8-2025-11-25", |count| clients::lines(count, 8, V2025_11_25)),
+        Self::new("client-lines-8-2026-07-28", |count| clients::lines(count, 8, V2026_07_28)),
+        Self::new("bare-client-lines-2025-11-25", |count| bare::client_lines(count, 1, V2025_11_25)),
+        Self::new("bare-client-lines-2026-07-28", |count| bare::client_lines(count, 1, V2026_07_28)),
+        Self::new("bare-client-lines-8-2025-11-25", |count| bare::client_lines(count, 8, V2025_11_25)),
+        Self::new("bare-client-lines-8-2026-07-28", |count| bare::client_lines(count, 8, V2026_07_28)),
         Self::new("validate-arguments", validate),
         Self::new("decode-sse", decode),
         Self::new("parse-uri-template", parse_template),
@@ -239,7 +256,7 @@ fn call(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
     runtime.block_on(async {
         let server = server();
         let client = Client::builder("bench", "1.0.0").versions([version]).connect(&server).await?;
-        clients::calls(&client, count).await?;
+        clients::calls(client.clone(), count).await?;
         client.close().await;
         Ok(())
     })

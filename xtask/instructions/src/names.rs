@@ -1,6 +1,6 @@
 //! The names of the hot paths. `cargo xtask bench instructions` contains this file too, and checks a name before the build.
 
-pub(crate) const NAMES: [&str; 26] = [
+pub(crate) const NAMES: [&str; 39] = [
     "parse-message",
     "dispatch-2025-11-25",
     "dispatch-2026-07-28",
@@ -11,6 +11,8 @@ pub(crate) const NAMES: [&str; 26] = [
     "http-text-1mib",
     "http-api-key",
     "http-remembered-token",
+    "notify-64-2025-11-25",
+    "notify-64-2026-07-28",
     "stdio-2025-11-25",
     "stdio-2026-07-28",
     "stdio-16-2026-07-28",
@@ -19,9 +21,20 @@ pub(crate) const NAMES: [&str; 26] = [
     "client-2026-07-28",
     "client-http-2025-11-25",
     "client-http-2026-07-28",
+    "client-http-8-2025-11-25",
+    "client-http-8-2026-07-28",
+    "bare-client-http-2025-11-25",
     "bare-client-http-2026-07-28",
+    "bare-client-http-8-2025-11-25",
+    "bare-client-http-8-2026-07-28",
     "client-lines-2025-11-25",
     "client-lines-2026-07-28",
+    "client-lines-8-2025-11-25",
+    "client-lines-8-2026-07-28",
+    "bare-client-lines-2025-11-25",
+    "bare-client-lines-2026-07-28",
+    "bare-client-lines-8-2025-11-25",
+    "bare-client-lines-8-2026-07-28",
     "validate-arguments",
     "decode-sse",
     "parse-uri-template",
