@@ -11,7 +11,7 @@ mod parts;
 
 use self::names::NAMES;
 use super::{builds::Folders, choices};
-use crate::{process, tidy::ceilings};
+use crate::{parallel, process, tidy::ceilings};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const CASE_LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -29,6 +29,8 @@ const VARYING: [&str; 6] = [
     "client-lines-2026-07-28",
 ];
 const PAIRS: u64 = 4;
+/// The cases that run at the same time. A count does not depend on the load of the machine.
+const WORKERS: usize = 2;
 /// The profile of the build.
 const PROFILE: &str = "instructions";
 const VALGRIND: &str = "valgrind";
@@ -133,8 +135,9 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
         failures.extend(fault.map(|fault| format!("{name}: {fault}")));
     };
     println!("\n{:<WIDTH$} {:>14} {:>10}", "instructions", "each iteration", "ceiling");
-    for name in NAMES {
-        let each = each(&program, name)?;
+    let counts = parallel::map(&NAMES, WORKERS, |name| each(&program, name));
+    for (name, each) in NAMES.into_iter().zip(counts) {
+        let each = each?;
         compare(name, each);
         measured.insert(name.to_owned(), each);
     }
