@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Bounds;
 
-/// Two runs of one program differ by up to 1 %, and two builds by up to 2 %.
+/// Two runs of one program differ by less than 1.5 %, and two builds by up to 2 %.
 const STEADY: Bounds = Bounds { growth: 50, saving: 45 };
 /// Runs with one call at a time differ by up to 9 %: the work of the allocator depends on random values of the client. The mean of some
 /// runs differs less.
