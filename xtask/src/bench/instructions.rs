@@ -1,6 +1,13 @@
 //! `cargo xtask bench instructions`: the instructions of the hot paths, against the ceilings in `xtask/ceilings.toml`.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context, Error};
 
@@ -134,8 +141,13 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
         println!("{name:<WIDTH$} {each:>14} {ceiling:>10}{}", if fault.is_some() { " !" } else { "" });
         failures.extend(fault.map(|fault| format!("{name}: {fault}")));
     };
+    let done = AtomicUsize::new(0);
+    let counts = parallel::map(&NAMES, WORKERS, |name| {
+        let counted = each(&program, name);
+        println!("{} of {}: {name}", done.fetch_add(1, Ordering::Relaxed) + 1, NAMES.len());
+        counted
+    });
     println!("\n{:<WIDTH$} {:>14} {:>10}", "instructions", "each iteration", "ceiling");
-    let counts = parallel::map(&NAMES, WORKERS, |name| each(&program, name));
     for (name, each) in NAMES.into_iter().zip(counts) {
         let each = each?;
         compare(name, each);
