@@ -17,7 +17,7 @@ use crate::characters::Characters;
 pub(crate) use self::lookup::without_server;
 pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 pub(crate) use self::{
-    entries::{BYTES, ITEMS, ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge},
+    entries::{BYTES, ITEMS, ListFacts, ListHint, ListedTool, OmittedNames, ServerEntries, ServerTasks, merge},
     lookup::names_server,
     tool::estimate,
 };

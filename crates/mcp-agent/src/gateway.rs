@@ -6,6 +6,7 @@
 mod announce;
 mod asked;
 mod caller;
+mod candidates;
 mod definition;
 mod fault;
 mod fleet;

@@ -45,6 +45,16 @@ pub(crate) struct ListFacts {
     /// The ids of gateways, if the server is a gateway.
     pub(crate) gateways: Arc<[Box<str>]>,
     pub(crate) tasks: ServerTasks,
+    pub(crate) omitted: OmittedNames,
+}
+
+/// The names and URIs of the invalid items that each list lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OmittedNames {
+    pub(crate) tools: Arc<[Box<str>]>,
+    pub(crate) resources: Arc<[Box<str>]>,
+    pub(crate) templates: Arc<[Box<str>]>,
+    pub(crate) prompts: Arc<[Box<str>]>,
 }
 
 /// How the calls of tools become tasks at a server.

@@ -1,7 +1,6 @@
 //! The merged lists of all servers: a snapshot for each generation of the catalog.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeSet, HashMap, HashSet},
     hash::Hash,
     ops::Deref,
@@ -18,11 +17,15 @@ use mcp_server_core::{
 use mcp_uri_template::UriTemplate;
 
 use super::{
-    DroppedItem, InvalidItem, ItemKind, Names, definition, hops::HopId, item::Item, members::check_names, views::Views,
+    DroppedItem, InvalidItem, ItemKind, Names,
+    candidates::{Candidate, Candidates},
+    hops::HopId,
+    item::Item,
+    views::Views,
 };
 use crate::{
-    Catalog, CatalogItem,
-    catalog::{ListFacts, ListHint, ServerTasks},
+    Catalog,
+    catalog::{ListFacts, ListHint},
 };
 
 /// The largest number of items on a page, and of the bytes of their definitions. A page has at least one item.
@@ -36,8 +39,6 @@ const SMALL: usize = 200;
 const LOGGED: usize = 100;
 /// The longest name of an invalid item, in bytes. A server chooses its names and URIs.
 const INVALID_NAME: usize = 1024;
-/// The longest reason of an invalid item, in bytes. It can contain a name of the definition.
-const REASON: usize = 256;
 
 /// The lists of a generation of the catalog.
 #[derive(Default)]
@@ -70,7 +71,7 @@ pub(super) struct Selection([Box<[bool]>; 4]);
 pub(super) struct Items {
     all: Vec<Arc<Item>>,
     by_key: HashMap<Arc<str>, usize, RandomState>,
-    /// The servers of served names whose definitions became invalid.
+    /// The servers of raw names without an item: their definitions are invalid, or wait for an acceptance.
     reserved: HashMap<Box<str>, Arc<str>>,
     pages: Vec<Page>,
     hint: CacheHint,
@@ -89,21 +90,10 @@ struct LeftOut {
     invalid: Vec<InvalidItem>,
 }
 
-/// The name or the URI of an item, and its definition for clients.
-struct Candidate<'a> {
-    server: &'a Arc<str>,
-    original: &'a str,
-    json: &'a str,
-    key: Cow<'a, str>,
-    tool: Option<&'a Arc<crate::CatalogTool>>,
-    tasks: ServerTasks,
-}
-
 impl Merged {
     /// Merges the lists of a catalog. Unchanged items keep their definitions of the former lists.
     pub(super) fn new(catalog: &Arc<Catalog>, names: Names, own: &HopId, former: &Self) -> Self {
         let mut left_out = LeftOut::default();
-        let servers: HashMap<&str, &Arc<str>> = catalog.shared_servers().iter().map(|name| (&**name, name)).collect();
         // The lists of a server that leads to this gateway contain the lists of this gateway.
         let leads_back = |facts: &ListFacts| facts.gateways.iter().any(|id| own.has_declared(id));
         let circular: Vec<Arc<str>> = catalog
@@ -114,38 +104,12 @@ impl Merged {
             .map(|(name, _)| Arc::clone(name))
             .collect();
         let serves = |server: &str| !circular.iter().any(|name| **name == *server);
-        let tasks = catalog.shared_servers().iter().zip(catalog.facts()).map(|(name, facts)| (&**name, facts.tasks));
-        let tasks: HashMap<&str, ServerTasks> = tasks.collect();
-        let tools = catalog.tools().iter().filter(|tool| tool.verdict().is_usable() && serves(tool.server()));
-        let tools = tools.filter_map(|tool| {
-            Some(Candidate {
-                server: servers.get(tool.server()).copied()?,
-                original: tool.original_name(),
-                json: tool.json(),
-                key: match names {
-                    Names::Provider => tool.provider_name().into(),
-                    Names::Raw => tool.name().into(),
-                },
-                tool: Some(tool),
-                tasks: tasks.get(tool.server()).copied().unwrap_or_default(),
-            })
-        });
-        let tools = Items::new(ItemKind::Tool, names, tools, &former.tools, &mut left_out);
-        let resources = catalog.resources().iter().filter(|item| serves(item.server())).map(|item| {
-            let uri = &item.item().uri;
-            Candidate::new(item, uri, names.uri(item.server(), uri))
-        });
-        let resources = Items::new(ItemKind::Resource, names, resources, &former.resources, &mut left_out);
-        let templates = catalog.templates().iter().filter(|item| serves(item.server())).map(|item| {
-            let template = &item.item().uri_template;
-            Candidate::new(item, template, names.uri(item.server(), template))
-        });
-        let templates = Items::new(ItemKind::ResourceTemplate, names, templates, &former.templates, &mut left_out);
-        let prompts = catalog.prompts().iter().filter(|item| serves(item.server())).map(|item| {
-            let name = &item.item().name;
-            Candidate::new(item, name, names.name(item.server(), name))
-        });
-        let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut left_out);
+        let candidates = Candidates::new(catalog, names, serves);
+        let mut items = |kind, candidates, former| Items::new(kind, names, candidates, former, &mut left_out);
+        let tools = items(ItemKind::Tool, candidates.tools(), &former.tools);
+        let resources = items(ItemKind::Resource, candidates.resources(), &former.resources);
+        let templates = items(ItemKind::ResourceTemplate, candidates.templates(), &former.templates);
+        let prompts = items(ItemKind::Prompt, candidates.prompts(), &former.prompts);
         let facts = || catalog.shared_servers().iter().zip(catalog.facts()).filter(|(name, _)| serves(name));
         let hint = |items: &Items, of: fn(&ListFacts) -> ListHint| {
             let with_items: HashSet<&str> = items.iter().map(|item| &*item.server).collect();
@@ -336,63 +300,19 @@ fn smallest(lists: impl Iterator<Item = (ListHint, bool)>) -> CacheHint {
     }
 }
 
-impl<'a> Candidate<'a> {
-    fn new<T>(item: &'a CatalogItem<T>, original: &'a str, key: Cow<'a, str>) -> Self {
-        Self { server: item.shared_server(), original, json: item.json(), key, tool: None, tasks: ServerTasks::None }
-    }
-
-    /// Whether a former item is the same. Its definition then has the same JSON.
-    fn is(&self, former: &Item) -> bool {
-        let is_same_tool = match (self.tool, &former.tool) {
-            (Some(tool), Some(former)) => Arc::ptr_eq(tool, former),
-            (tool, former) => tool.is_none() && former.is_none(),
-        };
-        is_same_tool
-            && self.tasks == former.tasks
-            && *self.server == former.server
-            && *self.original == *former.original
-            && (self.tool.is_some() || *self.json == *former.json)
-    }
-
-    /// Returns the item.
-    ///
-    /// # Errors
-    /// The reason why the definition is invalid.
-    fn item(&self, kind: ItemKind, names: Names) -> Result<Item, String> {
-        // Pins and filters read one of two members with the same name, and a client can read the other one.
-        check_names(self.json).map_err(|error| start_of(&error.to_string(), REASON).to_owned())?;
-        let definition = match self.tool {
-            Some(tool) => definition::of_tool(tool, &self.key, names, self.tasks),
-            None => definition::of_item(kind, self.json, self.original, &self.key),
-        }
-        .ok_or("it cannot be read")?;
-        Ok(Item {
-            server: Arc::clone(self.server),
-            original: self.original.into(),
-            // The tool has the JSON.
-            json: if self.tool.is_some() { Box::default() } else { self.json.into() },
-            tool: self.tool.cloned(),
-            tasks: self.tasks,
-            key: (*self.key).into(),
-            definition,
-        })
-    }
-}
-
 impl Items {
-    fn new<'a>(
+    fn new(
         kind: ItemKind,
         names: Names,
-        candidates: impl Iterator<Item = Candidate<'a>>,
+        candidates: Vec<Candidate<'_>>,
         former: &Self,
         left_out: &mut LeftOut,
     ) -> Self {
         let mut items = Self::default();
-        let candidates: Vec<Candidate<'_>> = candidates.collect();
         let owner_of = |candidate: &Candidate<'_>| former.owner(&candidate.key);
         let is_owner = |candidate: &&Candidate<'_>| owner_of(candidate) == Some(candidate.server);
-        // A served name keeps its server while this server has it, also with an invalid definition. A server that joins later takes over
-        // no name.
+        // A name keeps its server while this server lists it, also without a valid definition. A server that joins later takes over no
+        // name.
         let owned: HashSet<Box<str>> = candidates
             .iter()
             .filter(|candidate| names == Names::Raw && is_owner(candidate))
@@ -401,9 +321,15 @@ impl Items {
         for candidate in candidates {
             let owner =
                 owner_of(&candidate).filter(|owner| owned.contains(&*candidate.key) && *owner != candidate.server);
-            if let Some(winner) = owner.or_else(|| items.get(&candidate.key).map(|taken| &taken.server)) {
-                let (server, winner) = (Arc::clone(candidate.server), Arc::clone(winner));
-                left_out.dropped.push(DroppedItem { kind, name: candidate.key.to_string(), server, winner });
+            if let Some(winner) = owner.or_else(|| items.owner(&candidate.key)) {
+                if candidate.is_served {
+                    let (server, winner) = (Arc::clone(candidate.server), Arc::clone(winner));
+                    left_out.dropped.push(DroppedItem { kind, name: candidate.key.to_string(), server, winner });
+                }
+                continue;
+            }
+            if !candidate.is_served {
+                items.reserve(&candidate);
                 continue;
             }
             let known = former.get(&candidate.key).filter(|known| candidate.is(known)).cloned();
@@ -412,10 +338,10 @@ impl Items {
                 Err(reason) => {
                     let name = start_of(&candidate.key, INVALID_NAME).to_owned();
                     let server = Arc::clone(candidate.server);
-                    if owned.contains(&*candidate.key) {
-                        items.reserved.insert((*candidate.key).into(), Arc::clone(&server));
-                    }
                     left_out.invalid.push(InvalidItem { kind, name, server, reason });
+                    if names == Names::Raw {
+                        items.reserve(&candidate);
+                    }
                     continue;
                 }
             };
@@ -423,6 +349,10 @@ impl Items {
             items.all.push(item);
         }
         items
+    }
+
+    fn reserve(&mut self, candidate: &Candidate<'_>) {
+        self.reserved.insert((*candidate.key).into(), Arc::clone(candidate.server));
     }
 
     /// Returns the list with its pages.

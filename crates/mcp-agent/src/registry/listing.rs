@@ -7,17 +7,20 @@ use std::{
 };
 
 use mcp_client::{Client, Error, Items, ListItem, RawItem, transport::BoxFuture};
-use mcp_protocol::{EmptyParams, ServerCapabilities, method};
+use mcp_protocol::{EmptyParams, JsonObject, ServerCapabilities, Tool, method};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Lists, ServerOptions, Settings};
-use crate::catalog::{BYTES, ITEMS, ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge};
+use crate::catalog::{BYTES, ITEMS, ListFacts, ListHint, ListedTool, OmittedNames, ServerEntries, ServerTasks, merge};
+use crate::filter::ToolFilter;
 
 /// The tracing target of faults of lists. A gateway prints its records.
 pub(super) const LISTING: &str = "mcp_agent::registry::listing";
 /// The largest number of invalid items of a list that a status names.
 const MAX_NAMED: usize = 20;
+/// The largest number of names of invalid items of a list that a server keeps.
+const NAMES: usize = 100;
 
 /// The experimental capability of a gateway.
 pub(crate) const GATEWAYS: &str = "mcp-gateway";
@@ -44,6 +47,8 @@ pub(super) struct Listed {
 struct Read<T> {
     items: Vec<RawItem<T>>,
     hint: ListHint,
+    /// The names of the invalid items.
+    omitted: Vec<Box<str>>,
     /// Why the list is incomplete, and the invalid items.
     problems: Vec<String>,
     /// The name of an incomplete list, and the reason.
@@ -96,6 +101,12 @@ pub(super) async fn list(
     // A duplicate must not pass the filter when the first tool of its name does not.
     tools.items.retain(|tool| known.insert(tool.name.clone()));
     let duplicates = count - tools.items.len();
+    let omitted = OmittedNames {
+        tools: keep_omitted(&tools, renamed(&tools.omitted, &options.filter), &former.facts.omitted.tools),
+        resources: keep_omitted(&resources, resources.omitted.clone(), &former.facts.omitted.resources),
+        templates: keep_omitted(&templates, templates.omitted.clone(), &former.facts.omitted.templates),
+        prompts: keep_omitted(&prompts, prompts.omitted.clone(), &former.facts.omitted.prompts),
+    };
     let facts = ListFacts {
         tools: tools.hint,
         resources: resources.hint,
@@ -103,6 +114,7 @@ pub(super) async fn list(
         prompts: prompts.hint,
         gateways,
         tasks: ServerTasks::of(&declared),
+        omitted,
     };
     let mut json = HashMap::new();
     let definitions = tools.items.into_iter().map(RawItem::into_parts).map(|(tool, text)| {
@@ -142,6 +154,12 @@ pub(super) async fn list(
         facts,
     };
     Listed { entries, problems, notes, incomplete, is_complete, error }
+}
+
+/// Returns the names of omitted tools after the changes of the filter, without the tools that the filter denies.
+fn renamed(omitted: &[Box<str>], filter: &ToolFilter) -> Vec<Box<str>> {
+    let tools = omitted.iter().map(|name| Tool::new(&**name, JsonObject::new()));
+    filter.apply(tools).tools.into_iter().map(|tool| tool.tool.name.into()).collect()
 }
 
 /// Returns the ids of the gateways that the items of a server can come through: its own, and those behind it. The lists have been read,
@@ -195,14 +213,31 @@ fn keep<T>(
     merge(former, &items, read.has_failed, |item: &Arc<RawItem<T>>| key(item))
 }
 
+/// Returns the names of the omitted items of a list. A list that failed keeps the former names too.
+fn keep_omitted<T>(read: &Read<T>, mut now: Vec<Box<str>>, former: &[Box<str>]) -> Arc<[Box<str>]> {
+    if read.has_failed {
+        let new: Vec<Box<str>> = former.iter().filter(|name| !now.contains(name)).take(NAMES).cloned().collect();
+        now.extend(new);
+    }
+    now.truncate(NAMES);
+    now.into()
+}
+
 /// Returns the diagnostic of an incomplete list.
 pub(super) fn text_of_incomplete(noun: &str, reason: &str) -> String {
     format!("the list of {noun} is incomplete: {reason}")
 }
 
 async fn read<T: ListItem>(noun: &'static str, stream: Option<Items<RawItem<T>>>, end: Instant) -> Read<T> {
-    let mut read =
-        Read { items: Vec::new(), hint: None, problems: Vec::new(), incomplete: None, error: None, has_failed: false };
+    let mut read = Read {
+        items: Vec::new(),
+        hint: None,
+        omitted: Vec::new(),
+        problems: Vec::new(),
+        incomplete: None,
+        error: None,
+        has_failed: false,
+    };
     let Some(mut stream) = stream else { return read };
     let mut bytes = 0;
     let mut has_failed = false;
@@ -238,6 +273,7 @@ async fn read<T: ListItem>(noun: &'static str, stream: Option<Items<RawItem<T>>>
         read.incomplete = Some((noun, reason));
     }
     let omitted = stream.omitted();
+    read.omitted = omitted.iter().filter_map(|item| item.name.as_deref().map(Into::into)).collect();
     read.problems.extend(omitted.iter().take(MAX_NAMED).map(ToString::to_string));
     if omitted.len() > MAX_NAMED {
         read.problems.push(format!("more than {MAX_NAMED} {noun} are left out"));

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Catalog, Gateway, Host, Names, ServerOptions};
+use mcp_agent::{
+    Catalog, Gateway, Host, Names, ServerOptions,
+    pins::{Drift, PinFile, PinRules},
+};
 use mcp_client::transport::{BoxFuture, Connect};
 use mcp_protocol::RpcError;
 use mcp_server::{
@@ -165,38 +168,72 @@ async fn a_link_does_not_lead_to_a_removed_server() {
     }
 }
 
-/// A server whose tool `deploy` becomes invalid.
-#[derive(Clone, Default)]
-struct Invalidated(Arc<AtomicBool>);
+/// A server whose tool `deploy` receives further members when the test changes it.
+#[derive(Clone)]
+struct Changing {
+    members: &'static str,
+    is_changed: Arc<AtomicBool>,
+}
 
-impl Source for Invalidated {
+impl Source for Changing {
     fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        let twice = if self.0.load(Ordering::SeqCst) { r#","later":1,"later":2"# } else { "" };
-        let deploy = format!(r#"{{"name":"deploy","inputSchema":{{"type":"object"}}{twice}}}"#);
+        let is_changed = self.is_changed.load(Ordering::SeqCst);
+        let members = if is_changed { self.members } else { r#""inputSchema":{"type":"object"}"# };
+        let deploy = format!(r#"{{"name":"deploy",{members}}}"#);
         page((list == SourceList::Tools).then_some(&*deploy))
     }
 }
 
 #[tokio::test]
-async fn a_name_whose_definition_became_invalid_stays_that_of_its_server() {
-    let source = Invalidated::default();
-    let first = Server::builder::<()>("first", "1").source(source.clone()).build();
-    let (second, third) = (deploying("second"), Server::builder("third", "1").tool(tool("t", async || "t")).build());
-    let servers = [("first", &first), ("second", &second), ("third", &third)];
-    let gateway = gateway(&servers).await.names(Names::Raw).gateway();
-    let owner = || gateway.diagnostics().iter().map(|item| item.winner.to_string()).collect::<Vec<_>>();
-    assert_eq!((owner(), gateway.invalid_items().len()), (vec!["first".to_owned()], 0));
-    let mut changes = gateway.host().catalog_changes();
-    source.0.store(true, Ordering::SeqCst);
-    first.notify().tools_changed();
-    let is_changed = |catalog: &Catalog| catalog.tools().iter().any(|tool| tool.json().contains("later"));
-    timeout(SOON, changes.wait_for(is_changed)).await.unwrap().unwrap();
-    assert_eq!((owner(), gateway.invalid_items().len()), (vec!["first".to_owned()], 1));
-    // A later merge has the same owner.
-    third.tools().add(tool("other", async || "x")).unwrap();
-    let is_merged = changes.wait_for(|catalog| catalog.tools().iter().any(|tool| tool.original_name() == "other"));
-    timeout(SOON, is_merged).await.unwrap().unwrap();
-    assert_eq!((owner(), gateway.invalid_items().len()), (vec!["first".to_owned()], 1));
+async fn a_name_without_a_usable_definition_stays_that_of_its_server() {
+    for (members, invalid) in [
+        (r#""inputSchema":{"type":"object"},"later":1,"later":2"#, 1),
+        // The host leaves these definitions out.
+        (r#""inputSchema":{"type":"object"},"description":"a","description":"b""#, 0),
+        (r#""inputSchema":7"#, 0),
+        // The pin blocks this definition.
+        (r#""inputSchema":{"type":"object"},"description":"another""#, 0),
+    ] {
+        let source = Changing { members, is_changed: Arc::default() };
+        let first = Server::builder::<()>("first", "1").source(source.clone()).build();
+        let third = Server::builder("third", "1").tool(tool("t", async || "t")).build();
+        let directory = tempfile::tempdir().unwrap();
+        let (pins, rules) = (directory.path().join("pins.json"), PinRules::new().drift(Drift::Block));
+        let start = async || {
+            let host = Host::builder("gateway", "1").pins(PinFile::new(&pins), rules).server("first", &first);
+            let host = host.server("second", &deploying("second")).server("third", &third).start().await.unwrap();
+            let builder = Gateway::builder(host).names(Names::Raw);
+            (builder.gateway(), connect(builder, REVISIONS[1]).await)
+        };
+        let (gateway, client) = start().await;
+        let facts = |gateway: &Gateway| {
+            let owners = gateway.diagnostics().iter().map(|item| item.winner.to_string()).collect::<Vec<_>>();
+            (owners, gateway.invalid_items().len())
+        };
+        let owner = || vec!["first".to_owned()];
+        assert_eq!(facts(&gateway), (owner(), 0), "{members}");
+        let mut changes = gateway.host().catalog_changes();
+        let former = changes.current();
+        let is_changed = |catalog: &Catalog| {
+            let deploy = |catalog: &Catalog| catalog.tools().iter().find(|tool| tool.server() == "first").cloned();
+            deploy(catalog).is_none_or(|tool| deploy(&former).is_some_and(|former| !Arc::ptr_eq(&former, &tool)))
+        };
+        source.is_changed.store(true, Ordering::SeqCst);
+        first.notify().tools_changed();
+        timeout(SOON, changes.wait_for(is_changed)).await.unwrap().unwrap();
+        assert_eq!(facts(&gateway), (owner(), invalid), "{members}");
+        // A later merge has the same owner, and a gateway that starts now.
+        third.tools().add(tool("other", async || "x")).unwrap();
+        let is_merged = changes.wait_for(|catalog| catalog.tools().iter().any(|tool| tool.original_name() == "other"));
+        timeout(SOON, is_merged).await.unwrap().unwrap();
+        let (later_gateway, later_client) = start().await;
+        for (gateway, client) in [(&gateway, &client), (&later_gateway, &later_client)] {
+            assert_eq!(facts(gateway), (owner(), invalid), "{members}");
+            let listed = client.list_tools().await.unwrap();
+            assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["t", "other"], "{members}");
+            assert!(client.call_tool("deploy", ()).await.is_err(), "{members}");
+        }
+    }
 }
 
 #[tokio::test]
