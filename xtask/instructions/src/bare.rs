@@ -169,8 +169,17 @@ mod tests {
         runtime.block_on(async { timeout(Duration::from_secs(60), test).await.unwrap() });
     }
 
+    /// The bytes of each connection.
+    type Record = Arc<Mutex<Vec<Arc<Mutex<String>>>>>;
+
+    /// Returns the recorded bytes, and forgets them.
+    fn taken(record: &Record) -> String {
+        let connections = mem::take(&mut *record.lock().unwrap());
+        connections.iter().map(|bytes| bytes.lock().unwrap().clone()).collect()
+    }
+
     /// Starts a proxy of a server, which records the bytes of its clients. Returns its URL.
-    async fn proxy(url: &str, record: Arc<Mutex<String>>) -> String {
+    async fn proxy(url: &str, record: Record) -> String {
         let server = url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -179,11 +188,12 @@ mod tests {
                 let (mut answers, mut requests) = TcpStream::connect(&server).await.unwrap().into_split();
                 let (mut reader, mut writer) = client.into_split();
                 tokio::spawn(async move { copy(&mut answers, &mut writer).await });
-                let record = Arc::clone(&record);
+                let bytes = Arc::<Mutex<String>>::default();
+                record.lock().unwrap().push(Arc::clone(&bytes));
                 tokio::spawn(async move {
                     let mut buffer = vec![0; 16 << 10];
                     while let Ok(read @ 1..) = reader.read(&mut buffer).await {
-                        record.lock().unwrap().push_str(str::from_utf8(&buffer[..read]).unwrap());
+                        bytes.lock().unwrap().push_str(str::from_utf8(&buffer[..read]).unwrap());
                         requests.write_all(&buffer[..read]).await.unwrap();
                     }
                 });
@@ -192,7 +202,8 @@ mod tests {
         url
     }
 
-    /// The calls in recorded requests: the sorted lines of the head, without the version of the client, and the body.
+    /// The calls in recorded requests, sorted by their bodies: the sorted lines of the head, without the version of the client, and the
+    /// body.
     fn calls(requests: &str) -> Vec<(Vec<&str>, &str)> {
         let call = |request| {
             let (head, body) = str::split_once(request, "\r\n\r\n").unwrap();
@@ -206,7 +217,9 @@ mod tests {
             (lines, body)
         };
         let calls = requests.split("POST ").filter(|request| request.contains(r#""method":"tools/call""#));
-        calls.map(call).collect()
+        let mut calls: Vec<_> = calls.map(call).collect();
+        calls.sort_unstable_by_key(|(_, body)| *body);
+        calls
     }
 
     const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
@@ -215,15 +228,15 @@ mod tests {
     fn the_bare_client_posts_the_bytes_of_the_client() {
         let _ = ring::default_provider().install_default();
         run(async {
-            let record = Arc::<Mutex<String>>::default();
+            let record = Record::default();
             let (url, accepting) = clients::serve().await.unwrap();
             let url = proxy(&url, Arc::clone(&record)).await;
-            for version in VERSIONS {
-                clients::connect(&url, 11, 1, version).await.unwrap();
-                let ours = mem::take(&mut *record.lock().unwrap());
-                post(&url, 11, 1, version).await.unwrap();
-                let bare = mem::take(&mut *record.lock().unwrap());
-                assert_eq!((calls(&bare).len(), calls(&bare)), (11, calls(&ours)), "{version}");
+            for (version, lanes) in VERSIONS.into_iter().flat_map(|version| [(version, 1), (version, 8)]) {
+                clients::connect(&url, 33, lanes, version).await.unwrap();
+                let ours = taken(&record);
+                post(&url, 33, lanes, version).await.unwrap();
+                let bare = taken(&record);
+                assert_eq!((calls(&bare).len(), calls(&bare)), (33, calls(&ours)), "{version} {lanes}");
                 assert!(ours.contains("\r\nuser-agent: mcp-client-http/"), "{ours}");
             }
             accepting.abort();

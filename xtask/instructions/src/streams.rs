@@ -12,6 +12,8 @@ use mcp_server::{
 
 use crate::{Failure, builder, endpoint};
 
+/// The notifications before the first counted one. They fill the log of each session, so that each further one removes an entry.
+const FILLING: u32 = 256;
 /// The streams that receive each notification.
 const STREAMS: usize = 64;
 const STATE: &str = "bench://state";
@@ -43,7 +45,7 @@ pub(crate) fn notify(count: u32, is_stateless: bool) -> Result<(), Failure> {
             streams.push(stream);
         }
         let wanted = if is_stateless { UPDATED } else { CHANGED };
-        for _ in 0..count {
+        for _ in 0..FILLING + count {
             if is_stateless {
                 server.notify().resource_updated(STATE);
             } else {

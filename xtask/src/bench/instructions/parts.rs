@@ -21,7 +21,7 @@ pub(super) fn print(program: &Path, case: &str, scratch: &Path) -> Result<(), Er
     let mut parts: Vec<(String, u64)> = many.iter().map(|(name, many)| each(name, many)).collect();
     parts.sort_by_key(|(_, each)| std::cmp::Reverse(*each));
     let all: u64 = parts.iter().map(|(_, each)| each).sum();
-    println!("\n{case:<24} {all:>14}");
+    println!("\n{case:<30} {all:>8}");
     let share = |each: u64| each as f64 * 100.0 / all.max(1) as f64;
     let (shown, rest): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(_, each)| share(*each) >= LEAST);
     let rest = ("other crates".to_owned(), rest.iter().map(|(_, each)| each).sum());
