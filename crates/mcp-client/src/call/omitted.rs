@@ -85,6 +85,9 @@ fn fault_of<T: ListItem>(json: &str, value: &Value, error: &serde_json::Error) -
     if let Some(name) = missing(&text) {
         return format!("it has no member `{name}`");
     }
+    if let Some(name) = repeated(&text) {
+        return format!("it has the member `{name}` twice");
+    }
     let is_culprit = |name: &&String| {
         let mut others = members.clone();
         others.remove(name.as_str());
@@ -110,6 +113,11 @@ fn fault_of<T: ListItem>(json: &str, value: &Value, error: &serde_json::Error) -
 fn words(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split_once(" at line ").map_or_else(|| text.clone(), |(text, _)| text.to_owned())
+}
+
+/// Returns the member that an item has twice.
+fn repeated(text: &str) -> Option<&str> {
+    text.strip_prefix("duplicate field `")?.strip_suffix('`')
 }
 
 /// Returns the member that an item lacks.
@@ -176,6 +184,10 @@ mod tests {
                 "the tool `a` is left out: its member `inputSchema` is invalid: null instead of an object",
             ),
             (r#"{"name":"a"}"#, "the tool `a` is left out: it has no member `inputSchema`"),
+            (
+                r#"{"name":"a","description":"b","inputSchema":{},"description":"c"}"#,
+                "the tool `a` is left out: it has the member `description` twice",
+            ),
             (
                 r#"{"name":7,"inputSchema":{}}"#,
                 "the tool at the position 3 of the list is left out: its member `name` is invalid: integer `7` instead of a \
