@@ -6,8 +6,7 @@
 
 use std::time::SystemTime;
 
-use fuzz::round_trip;
-use libfuzzer_sys::fuzz_target;
+use fuzz::{fuzz_target, round_trip};
 use mcp_protocol::auth::{
     AuthorizationServerMetadata, ClientInformation, ClientMetadata, Confirmation, OAuthError,
     ProtectedResourceMetadata, TokenResponse,

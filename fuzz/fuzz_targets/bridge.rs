@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use mcp_protocol::{JsonObject, Tool};
 use mcp_tool_format::{Call, Options, Provider, Rules, render};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use mcp_agent::config::{ConfigFile, Environment, Format, Scope, ServerDefinition};
 
 /// A file of each format. A table of the target, because the path of a user file depends on the platform.

@@ -7,8 +7,7 @@
 
 use std::collections::HashSet;
 
-use fuzz::{ENTRIES, block_on, damaged, send, service, stateless};
-use libfuzzer_sys::fuzz_target;
+use fuzz::{ENTRIES, block_on, damaged, fuzz_target, send, service, stateless};
 use mcp_protocol::JsonObject;
 use mcp_server_http::McpService;
 use serde_json::{Value, json};

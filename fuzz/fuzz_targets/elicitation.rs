@@ -4,8 +4,7 @@
 
 #![no_main]
 
-use fuzz::values;
-use libfuzzer_sys::fuzz_target;
+use fuzz::{fuzz_target, values};
 use mcp_schema::elicitation::{self, Form};
 
 fuzz_target!(|data: &[u8]| {

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use mcp_protocol::{
     Message,
     jsonrpc::{self, Beginning, Limits},

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use mcp_schema::FrontMatter;
 use serde_json::Value;
 

@@ -5,8 +5,7 @@
 
 #![no_main]
 
-use fuzz::{block_on, open, request, send, service};
-use libfuzzer_sys::fuzz_target;
+use fuzz::{block_on, fuzz_target, open, request, send, service};
 use mcp_protocol::{
     Message,
     jsonrpc::{self, Limits},

@@ -6,7 +6,7 @@
 
 use std::{cell::OnceCell, fs};
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use mcp_agent::{pins::PinFile, policy::Policy};
 use mcp_server_content::{ContentDir, server_from_dir};
 use mcp_server_core::Server;

@@ -7,8 +7,7 @@
 
 use std::str;
 
-use fuzz::round_trip;
-use libfuzzer_sys::fuzz_target;
+use fuzz::{fuzz_target, round_trip};
 use mcp_protocol::{
     CallToolResult, CreateMessageParams, CreateMessageResult, DiscoverResult, ElicitParams, GetPromptResult,
     InitializeParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,

@@ -9,8 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fuzz::block_on;
-use libfuzzer_sys::fuzz_target;
+use fuzz::{block_on, fuzz_target};
 use mcp_transport::{
     ndjson::{Ndjson, Options},
     recv,

@@ -7,8 +7,7 @@
 
 use std::time::Duration;
 
-use fuzz::{block_on, damaged, send, service, stateless};
-use libfuzzer_sys::fuzz_target;
+use fuzz::{block_on, damaged, fuzz_target, send, service, stateless};
 use mcp_protocol::JsonObject;
 use mcp_server_core::{InputRound, StateKeys};
 use serde_json::{Value, json, value::to_raw_value};

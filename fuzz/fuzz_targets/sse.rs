@@ -6,7 +6,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use mcp_transport::sse::{Decoder, Event};
 
 /// The events of a stream, and its state at the end. An error has no event.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::fuzz_target;
 use mcp_uri_template::{UriTemplate, Vars};
 
 fuzz_target!(|data: &str| {

@@ -1,4 +1,7 @@
-//! Parts that several targets share: a server without a socket, requests to its endpoint, and damaged copies of valid texts.
+//! Parts that several targets share: a server without a socket, requests to its endpoint, damaged copies of valid texts, and a limit
+//! of the CPU time.
+
+mod time;
 
 use std::{cell::OnceCell, future::Future};
 
@@ -12,6 +15,8 @@ use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
+
+pub use self::time::{cpu_time, within_time};
 
 /// The number of entries of each list of [`server`]. A page has two.
 pub const ENTRIES: usize = 7;
@@ -48,15 +53,16 @@ pub fn round_trip<T: Serialize + DeserializeOwned>(json: &[u8]) -> Option<T> {
     Some(value)
 }
 
-/// Damages a text. The first byte of the edits is their number, at most seven; each has a position and a byte. Returns the
-/// damaged text and the rest of the data. The text can be equal to the original.
+/// Damages a text. The first byte of the edits is their number, at most seven; each has a position in two bytes, and a byte. Returns
+/// the damaged text and the rest of the data. The text can be equal to the original.
 pub fn damaged<'d>(text: &str, data: &'d [u8]) -> Option<(String, &'d [u8])> {
     let (count, data) = data.split_first()?;
-    let (edits, rest) = data.split_at_checked(usize::from(count % 8) * 2)?;
+    let (edits, rest) = data.split_at_checked(usize::from(count % 8) * 3)?;
     let mut bytes = text.as_bytes().to_vec();
-    for edit in edits.chunks_exact(2) {
-        let at = usize::from(edit[0]) % (bytes.len() + 1);
-        match edit[1] {
+    for edit in edits.as_chunks::<3>().0 {
+        let [high, low, byte] = *edit;
+        let at = usize::from(u16::from_be_bytes([high, low])) % (bytes.len() + 1);
+        match byte {
             0 => bytes.truncate(at),
             byte @ 1..128 if at < bytes.len() => bytes[at] = byte,
             byte => bytes.insert(at, byte & 127),

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds the targets of `fuzz` and runs each for a bounded time.
+//! `cargo xtask fuzz`: builds the targets of `fuzz` and runs each for a bounded CPU time.
 
 use std::{
     fs,
@@ -18,16 +18,25 @@ use crate::{
 
 pub(crate) const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [--quick] [--input FILE] [--list] [TARGET]...";
 const TOOLCHAIN: &str = "nightly";
-/// The seconds of a target, unless `--seconds` sets others.
+/// The seconds of CPU time of a target, unless `--seconds` sets others.
 const SECONDS: u64 = 10;
-/// The seconds of a target with `--quick`.
+/// The seconds of CPU time of a target with `--quick`.
 const QUICK_SECONDS: u64 = 2;
+/// The variable with the seconds of CPU time after which a target ends itself (`fuzz::within_time`).
+const CPU_SECONDS: &str = "FUZZ_CPU_SECONDS";
+/// A target ends after this multiple of its seconds, even if other processes had the CPU.
+const LONGEST: u64 = 10;
 const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// The time for the start of a target and for the inputs of its corpus, besides its seconds.
 const SETUP: Duration = Duration::from_secs(300);
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
-/// The limits of one input: bytes, seconds and megabytes of memory.
-const INPUT_LIMITS: [&str; 3] = ["-max_len=4096", "-timeout=10", "-rss_limit_mb=512"];
+/// The limits of one input: bytes, seconds, and megabytes of one allocation. `fuzz::within_time` limits its CPU time to 10 seconds. The
+/// limit here also ends an input that waits, and has to exceed a pause of the whole process.
+const INPUT_LIMITS: [&str; 3] = ["-max_len=4096", "-timeout=120", "-malloc_limit_mb=64"];
+/// The limit of the memory of a target in megabytes. It contains the inputs that the target found, and memory that is freed and kept.
+const MEMORY: u32 = 256;
+/// The limits of other targets. The state of a parser of single messages does not grow.
+const OTHER_MEMORY: [(&str, u32); 1] = [("ndjson", 128)];
 /// Freed memory stays allocated until it has this size, so it would count for the limit.
 const SANITIZER: &str = "quarantine_size_mb=16";
 
@@ -69,6 +78,8 @@ impl Options {
 /// The figures of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Figures {
+    /// The CPU time. `None` if the system does not report it.
+    cpu: Option<Duration>,
     runs: u64,
     coverage: u64,
     peak_megabytes: u64,
@@ -120,12 +131,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let profile = if options.is_quick { "debug" } else { "release" };
     let program = |name: &str| root.join("fuzz/target").join(&host).join(profile).join(name);
     if let (Some(input), [name]) = (&options.input, &selected[..]) {
-        return process::run(fuzzer(&root, &program(name)).arg(input), SETUP);
+        return process::run(fuzzer(&root, name, &program(name)).arg(input), SETUP);
     }
     let started = Instant::now();
     let mut done = Vec::new();
     for (at, name) in selected.iter().enumerate() {
-        println!("[{}/{}] {name}: {} s", at + 1, selected.len(), options.seconds);
+        println!("[{}/{}] {name}: {} s of CPU time", at + 1, selected.len(), options.seconds);
         let (figures, failure) = run_target(&root, name, &program(name), &options)?;
         println!("{}", row(name, &figures, failure.is_some()));
         if let Some(failure) = &failure {
@@ -133,12 +144,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         }
         done.push((name, figures, failure));
     }
-    println!("\n{:<24} {:>12} {:>9} {:>8}", "target", "runs", "coverage", "memory");
+    println!("\n{:<24} {:>9} {:>12} {:>9} {:>8}", "target", "CPU time", "runs", "coverage", "memory");
     for (name, figures, failure) in &done {
         println!("{}", row(name, figures, failure.is_some()));
     }
     let runs: u64 = done.iter().map(|(_, figures, _)| figures.runs).sum();
-    let summary = format!("{} targets, {runs} runs, {} s", done.len(), started.elapsed().as_secs());
+    let cpu: Duration = done.iter().filter_map(|(_, figures, _)| figures.cpu).sum();
+    let (cpu, elapsed) = (cpu.as_secs(), started.elapsed().as_secs());
+    let summary = format!("{} targets, {runs} runs, {cpu} s of CPU time, {elapsed} s", done.len());
     let failed: Vec<&str> = done.iter().filter(|(.., failure)| failure.is_some()).map(|(name, ..)| &***name).collect();
     if failed.is_empty() {
         println!("{summary}, no crash");
@@ -197,10 +210,28 @@ fn build(root: &Path, selected: &[String], is_quick: bool) -> Result<(), Error> 
 }
 
 /// The command of a target with the limits of each input.
-fn fuzzer(root: &Path, program: &Path) -> Command {
+fn fuzzer(root: &Path, name: &str, program: &Path) -> Command {
+    let other = OTHER_MEMORY.iter().find(|(target, _)| *target == name);
+    let megabytes = other.map_or(MEMORY, |(_, megabytes)| *megabytes);
     let mut command = Command::new(program);
     command.current_dir(root).env("ASAN_OPTIONS", SANITIZER).args(INPUT_LIMITS);
+    command.arg(format!("-rss_limit_mb={megabytes}"));
     command
+}
+
+/// Returns the CPU time of the children that have ended. `None` if the system does not report it.
+fn cpu_of_children() -> Option<Duration> {
+    cpu_in_stat(&fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+/// Reads `cutime` and `cstime` of `proc_pid_stat(5)`.
+fn cpu_in_stat(stat: &str) -> Option<Duration> {
+    /// Linux reports each time to programs in this unit.
+    const TICKS_PER_SECOND: u64 = 100;
+    // The name of the program before the parenthesis can contain spaces.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks = |at| fields.split_whitespace().nth(at)?.parse::<u64>().ok();
+    Some(Duration::from_millis((ticks(13)? + ticks(14)?) * 1000 / TICKS_PER_SECOND))
 }
 
 /// Runs a target. Returns its figures, and the last lines of its output if it failed.
@@ -214,8 +245,10 @@ fn run_target(root: &Path, name: &str, program: &Path, options: &Options) -> Res
     for folder in [&root.join(&artifacts), &found] {
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    let mut command = fuzzer(root, program);
-    command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    let longest = seconds.saturating_mul(LONGEST);
+    let mut command = fuzzer(root, name, program);
+    command.env(CPU_SECONDS, seconds.to_string());
+    command.arg(format!("-max_total_time={longest}")).arg("-print_final_stats=1");
     if options.is_quick {
         // The runs of CI begin with the same inputs.
         command.arg("-seed=1");
@@ -229,8 +262,10 @@ fn run_target(root: &Path, name: &str, program: &Path, options: &Options) -> Res
     if root.join(&seeds).is_dir() {
         command.arg(seeds);
     }
-    let Captured { status, stderr, .. } = process::capture(&mut command, Duration::from_secs(seconds) + SETUP)?;
-    let figures = Figures::parse(&stderr);
+    let before = cpu_of_children();
+    let Captured { status, stderr, .. } = process::capture(&mut command, Duration::from_secs(longest) + SETUP)?;
+    let mut figures = Figures::parse(&stderr);
+    figures.cpu = cpu_of_children().zip(before).map(|(after, before)| after.saturating_sub(before));
     let failure = (!status.success()).then(|| {
         let lines: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("stat::")).collect();
         format!("{}\n{status}", lines[lines.len().saturating_sub(40)..].join("\n"))
@@ -239,9 +274,10 @@ fn run_target(root: &Path, name: &str, program: &Path, options: &Options) -> Res
 }
 
 fn row(name: &str, figures: &Figures, has_failed: bool) -> String {
-    let Figures { runs, coverage, peak_megabytes, .. } = figures;
+    let Figures { cpu, runs, coverage, peak_megabytes, .. } = figures;
+    let cpu = cpu.map_or_else(|| "unknown".to_owned(), |cpu| format!("{} s", cpu.as_secs()));
     let state = if has_failed { "FAILED" } else { "ok" };
-    format!("{name:<24} {runs:>12} {coverage:>9} {peak_megabytes:>5} MB  {state}")
+    format!("{name:<24} {cpu:>9} {runs:>12} {coverage:>9} {peak_megabytes:>5} MB  {state}")
 }
 
 #[cfg(test)]
@@ -274,8 +310,30 @@ mod tests {
             artifact_prefix='a/'; Test unit written to a/crash-1\n\
             stat::number_of_executed_units: 9\nstat::peak_rss_mb:             41\n";
         let crash = Some("a/crash-1".to_owned());
-        assert_eq!(Figures::parse(output), Figures { runs: 9, coverage: 12, peak_megabytes: 41, crash });
+        assert_eq!(Figures::parse(output), Figures { cpu: None, runs: 9, coverage: 12, peak_megabytes: 41, crash });
         assert_eq!(Figures::parse(""), Figures::default());
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_target_is_that_of_the_ended_children() {
+        let stat = "7 (a b) c) R 1 7 7 0 -1 4194304 1 2 3 4 11 12 6030 40 20 0 1 0 99";
+        assert_eq!(cpu_in_stat(stat), Some(Duration::from_millis(60_700)));
+        assert_eq!(cpu_in_stat("7 (a) R 1"), None);
+        let figures = Figures { cpu: cpu_in_stat(stat), runs: 9, coverage: 12, peak_megabytes: 41, crash: None };
+        let words =
+            |figures: &Figures| row("sse", figures, false).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&figures), ["sse", "60", "s", "9", "12", "41", "MB", "ok"]);
+        assert_eq!(words(&Figures { cpu: None, ..figures })[1], "unknown");
+    }
+
+    #[test]
+    fn each_limit_of_memory_belongs_to_a_target() {
+        let names = targets(&workspace::root()).unwrap();
+        for (name, megabytes) in OTHER_MEMORY {
+            assert!(names.iter().any(|known| known == name), "{name}");
+            let command = fuzzer(Path::new("."), name, Path::new("target"));
+            assert!(command.get_args().any(|arg| arg == format!("-rss_limit_mb={megabytes}").as_str()), "{name}");
+        }
     }
 
     #[test]
