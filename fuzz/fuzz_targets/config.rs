@@ -4,13 +4,9 @@
 
 #![no_main]
 
-use std::{
-    collections::HashSet,
-    hash::{DefaultHasher, Hash, Hasher},
-    path::Path,
-};
+use std::{collections::HashSet, path::Path};
 
-use fuzz::fuzz_target;
+use fuzz::{fuzz_target, secret_for};
 use mcp_agent::config::{ConfigFile, Environment, Format, Scope, ServerDefinition};
 
 /// A file of each format. A table of the target, because the path of a user file depends on the platform.
@@ -35,21 +31,12 @@ const FILES: [(&str, Format); 18] = [
     ("/nonexistent/project/crush.json", Format::Crush),
 ];
 
-/// A value that `text` does not contain.
-///
-/// The fuzzer learns constants from comparisons and writes them into its inputs. So the value depends on the input.
-fn secret_for(text: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    format!("secret-{:016x}", hasher.finish())
-}
-
 fuzz_target!(|data: &[u8]| {
     let Some((selected, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
     let (path, format) = FILES[usize::from(selected.wrapping_sub(b'a')) % FILES.len()];
     assert_eq!(Format::of_path(Path::new(path)), Some(format));
-    let secret = secret_for(text);
+    let secret = secret_for(text.as_bytes(), 0);
     let environment = Environment::default()
         .variable("TOKEN", secret.as_str())
         .input("key", secret.as_str())

@@ -1,9 +1,16 @@
-//! Parts that several targets share: a server without a socket, requests to its endpoint, damaged copies of valid texts, and a limit
-//! of the CPU time.
+//! Parts that several targets share: a server without a socket, requests to its endpoint, servers that answer with any bytes, damaged
+//! copies of valid texts, and a limit of the CPU time.
 
+mod clock;
+pub mod loopback;
+pub mod peer;
 mod time;
 
-use std::{cell::OnceCell, future::Future};
+use std::{
+    cell::OnceCell,
+    future::Future,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
@@ -12,11 +19,15 @@ use mcp_protocol::{JsonObject, mirror};
 use mcp_schema::elicitation::Form;
 use mcp_server_core::{Inputs, Progress, Server, StateKeys, ToolError, prompt, resource, template, tool};
 use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
+use mcp_transport::sse::Decoder;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-pub use self::time::{cpu_time, within_time};
+pub use self::{
+    clock::{isolated, isolated_with_sockets},
+    time::{cpu_time, within_time},
+};
 
 /// The number of entries of each list of [`server`]. A page has two.
 pub const ENTRIES: usize = 7;
@@ -69,6 +80,37 @@ pub fn damaged<'d>(text: &str, data: &'d [u8]) -> Option<(String, &'d [u8])> {
         }
     }
     Some((String::from_utf8(bytes).ok()?, rest))
+}
+
+/// Returns a secret that the input does not contain. The number distinguishes the secrets of an input.
+///
+/// The fuzzer learns constants from comparisons and writes them into its inputs. So the value depends on the input.
+pub fn secret_for(input: &[u8], number: u8) -> String {
+    let mut hasher = DefaultHasher::new();
+    (input, number).hash(&mut hasher);
+    let first = hasher.finish();
+    first.hash(&mut hasher);
+    format!("secret-{first:016x}{:016x}", hasher.finish())
+}
+
+/// Replaces the placeholders of a text.
+pub fn expanded(text: &[u8], values: &[(&str, &str)]) -> Vec<u8> {
+    let mut expanded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        let found = values.iter().find(|(name, _)| rest.starts_with(name.as_bytes()));
+        match found {
+            Some((name, value)) => {
+                expanded.extend_from_slice(value.as_bytes());
+                rest = &rest[name.len()..];
+            }
+            None => {
+                expanded.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    expanded
 }
 
 async fn text() -> &'static str {
@@ -140,11 +182,30 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
+    /// Returns the messages of the body: its JSON, or the data of its events.
+    pub fn messages(&self) -> Vec<Vec<u8>> {
+        if !self.header("content-type").starts_with("text/event-stream") {
+            return Vec::from([self.body.clone()]);
+        }
+        let mut decoder = Decoder::new(16 << 20);
+        decoder.feed(Bytes::copy_from_slice(&self.body));
+        let events = std::iter::from_fn(|| decoder.next_event()).map(|event| event.unwrap().data.to_vec());
+        events.filter(|data| !data.is_empty()).collect()
+    }
+
     /// Returns the body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
+}
+
+/// Sends a request and reads its body to the end.
+pub async fn send_to_end(service: &McpService, request: Request<Full<Bytes>>) -> Answer {
+    let (parts, body) = service.handle(request).await.into_parts();
+    let body = body.collect().await.unwrap_or_else(|error| panic!("the body failed: {error}"));
+    let body = body.to_bytes().to_vec();
+    Answer { status: parts.status, headers: parts.headers, body, is_complete: true }
 }
 
 /// Sends a request and reads its body, until the body has ended or is idle.
