@@ -87,3 +87,19 @@ fn an_empty_variable_is_set() {
     let config = parse("/p/.mcp.json", text, &Environment::default().variable("E", "")).unwrap();
     assert_eq!(env(stdio(&config, "s"), "V"), Some("[]"));
 }
+
+#[test]
+fn no_error_and_no_debug_text_has_the_variable_of_a_path() {
+    let directory = super::directory("paths");
+    std::fs::write(directory.join("s3cret.env"), "no variable").unwrap();
+    let environment = Environment::default().variable("K", "s3cret");
+    let file = directory.join(".cursor/mcp.json");
+    for path in ["none/${env:K}.env", "${env:K}.env"] {
+        let text = format!(r#"{{"mcpServers":{{"s":{{"command":"c","envFile":"{path}"}}}}}}"#);
+        let config = parse(file.to_str().unwrap(), &text, &environment).unwrap();
+        let (error, shown) = (config.errors[0].to_string(), format!("{config:?}"));
+        assert!(error.contains(path) && !error.contains("s3cret"), "{error}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}

@@ -154,13 +154,14 @@ fn keys_of_goose(entry: &Node<'_>, context: &Context<'_>, server: &mut StdioServ
 
 /// Reads a file of lines `NAME=value`.
 fn env_file(node: &Node<'_>, context: &Context<'_>, server: &mut StdioServer) -> Result<(), Fault> {
-    let path = expanded(node, Place::Other, context)?;
+    // An error shows the text of the file: a variable can be a secret.
+    let (path, shown) = (expanded(node, Place::Other, context)?, node.text()?);
     if context.expander.variables == super::Variables::None {
         return Ok(());
     }
     let file: PathBuf = context.base.join(Path::new(&path));
     let text = context.expander.sources.read_file(&path, &file).map_err(|reason| {
-        let message = format!("the file `{path}` cannot be read: {reason}");
+        let message = format!("the file `{shown}` cannot be read: {reason}");
         node.fault(Code::ReferencedFile, message, "create the file, or correct the path")
     })?;
     for (number, line) in text.lines().enumerate() {
@@ -170,7 +171,7 @@ fn env_file(node: &Node<'_>, context: &Context<'_>, server: &mut StdioServer) ->
         }
         let line = line.strip_prefix("export ").unwrap_or(line);
         let Some((name, value)) = line.split_once('=').filter(|(name, _)| !name.trim().is_empty()) else {
-            let message = format!("line {} of `{path}` has no variable", number + 1);
+            let message = format!("line {} of `{shown}` has no variable", number + 1);
             return Err(node.fault(Code::ReferencedFile, message, "write `NAME=value` in each line"));
         };
         let value = value.trim();
