@@ -266,11 +266,19 @@ fn run_target(root: &Path, name: &str, program: &Path, options: &Options) -> Res
     let Captured { status, stderr, .. } = process::capture(&mut command, Duration::from_secs(longest) + SETUP)?;
     let mut figures = Figures::parse(&stderr);
     figures.cpu = cpu_of_children().zip(before).map(|(after, before)| after.saturating_sub(before));
-    let failure = (!status.success()).then(|| {
-        let lines: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("stat::")).collect();
-        format!("{}\n{status}", lines[lines.len().saturating_sub(40)..].join("\n"))
-    });
+    let failure = (!status.success()).then(|| format!("{}\n{status}", report(&stderr)));
     Ok((figures, failure))
+}
+
+/// Returns the last lines of the output of a failed target, without the frames of its stacks. The command that repeats an input shows them.
+fn report(output: &str) -> String {
+    let is_frame = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with('#') || line.starts_with("at ") || line.starts_with(|first: char| first.is_ascii_digit())
+    };
+    let is_omitted = |line: &str| line.starts_with("stat::") || line.starts_with("  ") && is_frame(line);
+    let lines: Vec<&str> = output.lines().filter(|line| !is_omitted(line)).collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 fn row(name: &str, figures: &Figures, has_failed: bool) -> String {
@@ -312,6 +320,15 @@ mod tests {
         let crash = Some("a/crash-1".to_owned());
         assert_eq!(Figures::parse(output), Figures { cpu: None, runs: 9, coverage: 12, peak_megabytes: 41, crash });
         assert_eq!(Figures::parse(""), Figures::default());
+    }
+
+    #[test]
+    fn the_report_of_a_failure_has_its_message_and_no_frames() {
+        let frames: String = (0..60).map(|number| format!("  {number}: a::b\n             at a.rs:1:2\n")).collect();
+        let calls: String = (0..60).map(|number| format!("    #{number} 0x7fd6 in a::b a.rs:1:2\n")).collect();
+        let output =
+            format!("#2\tINITED cov: 7\nthe panic\n{frames}==1== ERROR\n{calls}\nstat::peak_rss_mb: 41\nthe file");
+        assert_eq!(report(&output), "#2\tINITED cov: 7\nthe panic\n==1== ERROR\n\nthe file");
     }
 
     #[test]
