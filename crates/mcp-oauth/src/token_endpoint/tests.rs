@@ -1,6 +1,11 @@
-//! The parameters of requests, as an authorization server receives them.
+//! The parameters of requests, as an authorization server receives them, and its answers.
 
+use mcp_protocol::auth::AuthorizationServerMetadata;
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, RegisteredClient};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use super::*;
 use crate::{
@@ -14,7 +19,7 @@ async fn a_client_for_itself_names_the_audience_at_servers_that_read_it() {
     const RESOURCE: &str = "https://mcp.example/mcp";
     let authorization =
         AuthorizationServer::builder().client(RegisteredClient::with_secret("c", "hunter2")).start().await.unwrap();
-    let metadata = mcp_protocol::auth::AuthorizationServerMetadata::new(authorization.issuer());
+    let metadata = AuthorizationServerMetadata::new(authorization.issuer());
     let client = Registration {
         client_id: "c".into(),
         client_secret: Some("hunter2".into()),
@@ -39,5 +44,66 @@ async fn a_client_for_itself_names_the_audience_at_servers_that_read_it() {
         let requests = authorization.requests();
         let request = requests.iter().rfind(|request| request.endpoint() == Endpoint::Token).unwrap();
         assert_eq!((request.parameter("audience"), request.parameter("resource")), (expected, Some(RESOURCE)));
+    }
+}
+
+/// Starts an endpoint that answers each request with a body.
+async fn constant(body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/token", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+            stream.read_exact(&mut vec![0; length.unwrap()]).await.unwrap();
+            let head = format!("HTTP/1.1 200 X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn an_answer_with_bytes_behind_its_document_is_no_token_of_any_grant() {
+    let fetch = Fetch::builder().allow_loopback(true).build();
+    let client = Registration { client_id: "app".into(), ..Registration::none() };
+    for (body, is_token) in [
+        (r#"{"access_token": "t", "token_type": "Bearer"}"#, true),
+        ("{\"access_token\": \"t\", \"token_type\": \"Bearer\"}\r\n", true),
+        (r#"{"access_token": "t", "token_type": "Bearer"} x"#, false),
+        (r#"{"access_token": "t", "token_type": "Bearer"}{}"#, false),
+        (r#"{"error": "access_denied", "access_token": "t", "token_type": "Bearer"} x"#, false),
+    ] {
+        let url = constant(body).await;
+        let endpoint = TokenEndpoint {
+            fetch: &fetch,
+            url: &url,
+            name: TOKEN_ENDPOINT,
+            client: &client,
+            key: None,
+            resource: None,
+            proofs: None,
+        };
+        let secret = Secret::new("code");
+        let verifier = PkceCodeVerifier::new("x".repeat(43));
+        let answers = [
+            endpoint.redeem(&secret, verifier, "http://127.0.0.1:1/callback").await,
+            endpoint.refresh(&secret).await,
+            endpoint.client_credentials(&[], None).await,
+            endpoint.redeem_assertion(&secret, &[]).await,
+            endpoint.redeem_device_code(&secret).await,
+        ];
+        for answer in answers {
+            match answer {
+                Ok(answer) => assert!(is_token && answer.access_token.expose() == "t", "{body}"),
+                Err(error) => {
+                    assert!(!is_token && error.to_string().contains("not a token response"), "{body}: {error}")
+                }
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use mcp_fetch::{Fetch, FetchError, Response};
 use mcp_protocol::auth::OAuthError;
 use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
+use serde::de::IgnoredAny;
 use url::Url;
 
 use super::redaction::redact;
@@ -75,7 +76,7 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
             let status = response.status();
             // Some authorization servers refuse with the status 200.
             let (status, body) = match (status.is_success(), response.json::<OAuthError>()) {
-                (true, Err(_)) => (StatusCode::OK, response.body().to_vec()),
+                (true, Err(_)) => (StatusCode::OK, document(response.body())),
                 (_, Ok(mut refusal)) if !status.is_server_error() => {
                     redact(&mut refusal, &headers, &sent);
                     (StatusCode::BAD_REQUEST, serde_json::to_vec(&refusal).unwrap_or_default())
@@ -91,6 +92,11 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
             Ok(answer)
         })
     }
+}
+
+/// Returns a body that is one JSON document; no bytes for any other body. The crate `oauth2` ignores bytes behind a document.
+fn document(body: &[u8]) -> Vec<u8> {
+    if serde_json::from_slice::<IgnoredAny>(body).is_ok() { body.to_vec() } else { Vec::new() }
 }
 
 /// The fault of one request.
