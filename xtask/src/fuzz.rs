@@ -31,12 +31,14 @@ const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
 const SETUP: Duration = Duration::from_secs(300);
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
 /// The limits of one input: bytes, seconds, and megabytes of one allocation. `fuzz::within_time` limits its CPU time to 10 seconds. The
-/// limit here also ends an input that waits, and has to exceed a pause of the whole process.
-const INPUT_LIMITS: [&str; 3] = ["-max_len=4096", "-timeout=120", "-malloc_limit_mb=64"];
-/// The limit of the memory of a target in megabytes. It contains the inputs that the target found, and memory that is freed and kept.
-const MEMORY: u32 = 256;
-/// The limits of other targets. The state of a parser of single messages does not grow.
-const OTHER_MEMORY: [(&str, u32); 1] = [("ndjson", 128)];
+/// limit here also ends an input that waits, and has to exceed a pause of the whole process. No measured allocation had a megabyte.
+const INPUT_LIMITS: [&str; 3] = ["-max_len=4096", "-timeout=120", "-malloc_limit_mb=8"];
+/// The limit of the memory of a target in megabytes: at least twice the largest memory of a run. It contains the program, the inputs that
+/// the target found, and memory that is freed and kept.
+const MEMORY: u32 = 384;
+/// The limits of a parser without a state, and of targets with the largest programs.
+const OTHER_MEMORY: [(&str, u32); 5] =
+    [("client_http", 512), ("credentials", 512), ("gateway_result", 512), ("manifest", 512), ("ndjson", 160)];
 /// Freed memory stays allocated until it has this size, so it would count for the limit.
 const SANITIZER: &str = "quarantine_size_mb=16";
 
