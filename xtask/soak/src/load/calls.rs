@@ -36,6 +36,7 @@ pub(super) fn builder(version: ProtocolVersion) -> ClientBuilder {
         .versions([version])
         .idle_timeout(idle)
         .total_timeout(total)
+        .connect_timeout(total)
         .ping_interval(Duration::from_secs(2))
         // With the longest wait by default, a change could arrive after the time limit.
         .reconnect(Reconnect::default().longest(Duration::from_secs(2)))
