@@ -1,7 +1,7 @@
 //! Sends any lists, results and notifications of a server through a gateway to a client.
 //!
-//! The bits of the first byte select the kind of items (2), the revision of the server, the revision of the client, the form of names,
-//! and whether the result is an error. The rest has JSON values: the list, the result of the call, the result of any other request,
+//! The bits of the first byte select the form of the input. Two bits select the kind of items. One bit each selects the revision of the
+//! server, the revision of the client, the form of names, and whether the result is an error. The rest has JSON values: the list, the result of the call, the result of any other request,
 //! and a message before the result. `"{id}"` in the message is the id of the request.
 //!
 //! The client receives one response to each request. Names and URIs of a list are unique and belong to the server. A valid result

@@ -1,7 +1,8 @@
 //! Gives any documents and answers to the OAuth client, and any answer of an issuer to the providers of a server.
 //!
-//! The first character selects the form. Lines with `===` separate the parts: the challenge, the metadata of the resource, the metadata
-//! of the authorization server, the answer to the registration, the response of the login, and the answer to the token request. The
+//! The first character selects the form. Lines with `===` separate the parts. The first three are the challenge, the metadata of the
+//! resource, and the metadata of the authorization server. The answer to the registration, the response of the login, and the answer to
+//! the token request follow. The
 //! form `d` has the answer of the device flow in place of the response. A part can begin with a line with its status and the target of
 //! a redirect. Placeholders: `{base}` is the URL of the server, `{state}` the state of the login, `{host}` the host of the redirect
 //! URI, and `{verifier}` the secret of the token request. The forms `i` and `g` have one part: the answer to an introspection, and the

@@ -1,5 +1,5 @@
-//! Parts that several targets share: a server without a socket, requests to its endpoint, servers that answer with any bytes, damaged
-//! copies of valid texts, and a limit of the CPU time.
+//! Parts that several targets share: a server without a socket, requests to its endpoint, and servers that answer with any bytes. Other
+//! parts damage copies of valid texts, and limit the CPU time.
 
 mod clock;
 pub mod loopback;

@@ -6,12 +6,11 @@ use ring::{
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
 };
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-};
 
-use super::*;
+use super::{
+    tests::{endpoint, header},
+    *,
+};
 use crate::{
     dpop::{DpopKey, Nonces},
     registration::Source,
@@ -19,31 +18,14 @@ use crate::{
 
 /// Starts an endpoint whose error has the whole request: as it is, decoded, and with the decoded header `Authorization`.
 async fn echo() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/token", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                head.push(stream.read_u8().await.unwrap());
-            }
-            let head = String::from_utf8(head).unwrap();
-            let value = |name: &str| {
-                head.lines()
-                    .find_map(|line| line.to_ascii_lowercase().starts_with(name).then(|| line[name.len()..].trim()))
-            };
-            let mut body = vec![0; value("content-length:").unwrap().parse().unwrap()];
-            stream.read_exact(&mut body).await.unwrap();
-            let basic = value("authorization:").and_then(|value| value.strip_prefix("Basic "));
-            let basic = basic.map(|basic| String::from_utf8(BASE64_STANDARD.decode(basic).unwrap()).unwrap());
-            let pairs: Vec<_> = form_urlencoded::parse(&body).collect();
-            let text = format!("{head} {} {pairs:?} {basic:?} \u{1b}[2J", String::from_utf8_lossy(&body));
-            let answer = json!({"error": "invalid_grant", "error_description": text, "error_uri": text}).to_string();
-            let head = format!("HTTP/1.1 400 X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());
-            stream.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
-        }
-    });
-    url
+    endpoint(|head, body| {
+        let basic = header(head, "authorization:").and_then(|value| value.strip_prefix("Basic "));
+        let basic = basic.map(|basic| String::from_utf8(BASE64_STANDARD.decode(basic).unwrap()).unwrap());
+        let pairs: Vec<_> = form_urlencoded::parse(body).collect();
+        let text = format!("{head} {} {pairs:?} {basic:?} \u{1b}[2J", String::from_utf8_lossy(body));
+        (400, json!({"error": "invalid_grant", "error_description": text, "error_uri": text}).to_string())
+    })
+    .await
 }
 
 #[tokio::test]

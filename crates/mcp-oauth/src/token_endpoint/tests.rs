@@ -47,8 +47,8 @@ async fn a_client_for_itself_names_the_audience_at_servers_that_read_it() {
     }
 }
 
-/// Starts an endpoint that answers each request with a body.
-async fn constant(body: &'static str) -> String {
+/// Starts an endpoint. `answer` returns the status and the body for the head and the body of a request. Returns the URL.
+pub(super) async fn endpoint(answer: impl Fn(&str, &[u8]) -> (u16, String) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/token", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -57,14 +57,21 @@ async fn constant(body: &'static str) -> String {
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.unwrap());
             }
-            let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-            stream.read_exact(&mut vec![0; length.unwrap()]).await.unwrap();
-            let head = format!("HTTP/1.1 200 X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            let head = String::from_utf8(head).unwrap();
+            let mut body = vec![0; header(&head, "content-length:").unwrap().parse().unwrap()];
+            stream.read_exact(&mut body).await.unwrap();
+            let (status, answer) = answer(&head, &body);
+            let length = answer.len();
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            stream.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
         }
     });
     url
+}
+
+/// Returns the value of a header. The name has small letters and a colon.
+pub(super) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| line.to_ascii_lowercase().starts_with(name).then(|| line[name.len()..].trim()))
 }
 
 #[tokio::test]
@@ -78,7 +85,7 @@ async fn an_answer_with_bytes_behind_its_document_is_no_token_of_any_grant() {
         (r#"{"access_token": "t", "token_type": "Bearer"}{}"#, false),
         (r#"{"error": "access_denied", "access_token": "t", "token_type": "Bearer"} x"#, false),
     ] {
-        let url = constant(body).await;
+        let url = endpoint(move |_, _| (200, body.to_owned())).await;
         let endpoint = TokenEndpoint {
             fetch: &fetch,
             url: &url,
