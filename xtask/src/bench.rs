@@ -64,7 +64,16 @@ seconds, and no uncommitted changes of the measured programs. During the run, th
 --no-build, the page keeps the figures of its builds, and their date. The files that they follow must be the same.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
 measures their times. --update lowers the ceilings of the instructions, --allow-growth raises them too, and --parts shows the
-instructions of each crate.";
+instructions of each crate.
+cases of instructions: parse-message, dispatch-2025-11-25, dispatch-2026-07-28, http-2025-11-25, http-2026-07-28, http-session,
+http-list-1000, http-text-1mib, http-api-key, http-remembered-token, notify-64-2025-11-25, notify-64-2026-07-28,
+stdio-2025-11-25, stdio-2026-07-28, stdio-16-2026-07-28, bare-stdio-2026-07-28, client-2025-11-25, client-2026-07-28,
+client-http-2025-11-25, client-http-2026-07-28, client-http-8-2025-11-25, client-http-8-2026-07-28,
+client-lines-2025-11-25, client-lines-2026-07-28, client-lines-8-2025-11-25, client-lines-8-2026-07-28,
+bare-client-http-2025-11-25, bare-client-http-2026-07-28, bare-client-http-8-2025-11-25, bare-client-http-8-2026-07-28,
+bare-client-lines-2025-11-25, bare-client-lines-2026-07-28, bare-client-lines-8-2025-11-25,
+bare-client-lines-8-2026-07-28, validate-arguments, decode-sse, parse-uri-template, match-uri-template,
+expand-uri-template.";
 
 /// A machine with more busy cores is not quiet.
 const QUIET: f64 = 0.2;
@@ -371,7 +380,8 @@ mod tests {
 
     #[test]
     fn the_usage_names_each_case_and_series() {
-        for name in choices::CASES.into_iter().chain(choices::SERIES).chain(choices::GATEWAY) {
+        let names = choices::CASES.into_iter().chain(choices::SERIES).chain(choices::GATEWAY);
+        for name in names.chain(instructions::NAMES) {
             let mut words = USAGE.split(|character: char| !character.is_ascii_alphanumeric() && character != '-');
             assert!(words.any(|word| word == name), "{name}");
         }

@@ -210,16 +210,16 @@ impl Figure {
         matches!(self.aim, Aim::AtLeast(_)) && self.doubts.contains(&Doubt::Limited)
     }
 
-    /// The marks of its doubts, with the ratio that counts instead of the value.
+    /// The marks of its doubts. That of a limited load contains the ratio of the CPU times, which counts instead of the value.
     pub(crate) fn marks(&self) -> String {
-        let marks: String = self.doubts.iter().map(|doubt| doubt.mark()).collect();
-        match self.cpu.filter(|_| self.doubts.contains(&Doubt::Limited)) {
+        let mark = |doubt: &Doubt| match self.cpu.filter(|_| *doubt == Doubt::Limited) {
             Some(cpu) => {
                 let cpu = self.with_verdict(cpu, |cpu| Self { cpu: Some(cpu), ..self.clone() });
-                format!("{marks} CPU {cpu}")
+                format!(" (limited: CPU {cpu})")
             }
-            None => marks,
-        }
+            None => doubt.mark().to_owned(),
+        };
+        self.doubts.iter().map(mark).collect()
     }
 }
 

@@ -16,7 +16,7 @@ mod differences;
 mod names;
 mod parts;
 
-use self::names::NAMES;
+pub(super) use self::names::NAMES;
 use super::{builds::Folders, choices};
 use crate::{parallel, process, tidy::ceilings};
 
