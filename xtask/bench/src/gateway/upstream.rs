@@ -5,7 +5,10 @@ use std::thread;
 use mcp_agent::{Host, HostBuilder};
 use mcp_client::ChildProcess;
 use mcp_server::{http::HttpConfig, prelude::*};
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Runtime},
+};
 
 use crate::{case::Revision, error::Error, peer, server};
 
@@ -74,9 +77,18 @@ impl Upstream {
     }
 }
 
+/// Returns the runtime that `mcp gateway` has on the cores of this process: one thread on one core.
+fn runtime() -> Result<Runtime, Error> {
+    let mut runtime = match thread::available_parallelism()?.get() {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    Ok(runtime.enable_all().build()?)
+}
+
 /// Serves the gateway over HTTP on a free port until stdin ends. It prints the address.
 pub(crate) fn serve_http(upstream: &Upstream, tools: usize) -> Result<(), Error> {
-    Runtime::new()?.block_on(async {
+    runtime()?.block_on(async {
         let (host, server) = upstream.server(tools).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
@@ -93,7 +105,7 @@ pub(crate) fn serve_http(upstream: &Upstream, tools: usize) -> Result<(), Error>
 
 /// Serves the gateway over stdin and stdout.
 pub(crate) fn serve_stdio(upstream: &Upstream, tools: usize) -> Result<(), Error> {
-    Runtime::new()?.block_on(async {
+    runtime()?.block_on(async {
         let (host, server) = upstream.server(tools).await?;
         server.serve_stdio().await?;
         host.shutdown().await;
