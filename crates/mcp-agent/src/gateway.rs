@@ -35,7 +35,6 @@ mod task_policy;
 mod task_questions;
 mod task_subscriptions;
 mod tasks;
-mod turns;
 mod uris;
 mod used;
 mod views;
@@ -74,7 +73,6 @@ use self::{
     task_policy::TaskTools,
     task_questions::TaskQuestions,
     task_subscriptions::TaskFollowers,
-    turns::WaitingCalls,
     used::UsedStates,
 };
 pub use self::{
@@ -139,7 +137,6 @@ struct Core {
     pages: Pages,
     sessions: Sessions,
     used: Arc<UsedStates>,
-    waiting: WaitingCalls,
 }
 
 /// The builder of a [`Gateway`].
@@ -327,7 +324,6 @@ impl GatewayBuilder {
                 pages: Pages::default(),
                 sessions: Sessions::default(),
                 used: Arc::default(),
-                waiting: WaitingCalls::default(),
             })
         };
         Arc::clone(self.core.lock().get_or_insert_with(new))

@@ -100,7 +100,7 @@ fn main() -> ExitCode {
             command => run(Cli { command, ..cli }).await,
         }
     });
-    // Dropping the tasks kills server processes that still run. A blocked read of stdin must not delay the exit.
+    // Dropping the tasks kills server processes that still run. A blocked read of stdin delays the exit by this limit at most.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     drop(terminal);
     match done {
@@ -115,8 +115,8 @@ fn main() -> ExitCode {
 
 /// Returns the runtime of a command on a number of processors. A server uses all of them. Other commands have one connection.
 fn runtime(serves: bool, processors: usize) -> Builder {
-    // With one processor, a second thread has no use. A runtime of one thread runs tasks in the order of their events. The tasks of calls
-    // that arrive together then share the caches of the processor, which saves a fifth of the CPU time of a gateway.
+    // On one processor, a second thread gains no parallelism. A runtime of one thread runs tasks in the order of their events. The
+    // tasks of calls that arrive together then share the caches of the processor, which saves a fifth of the CPU time of a gateway.
     if serves && processors == 1 {
         return Builder::new_current_thread();
     }

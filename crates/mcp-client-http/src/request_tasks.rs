@@ -7,8 +7,8 @@ use mcp_protocol::RequestId;
 use mcp_transport::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
-    runtime::{EnterGuard, Handle, RuntimeFlavor},
-    task::{AbortHandle, yield_now},
+    runtime::{EnterGuard, Handle},
+    task::AbortHandle,
 };
 
 /// The tasks of one transport.
@@ -50,21 +50,14 @@ impl RequestTasks {
         }
         let number = state.next;
         state.next += 1;
-        let is_beside_others = request.is_some() && !state.requests.is_empty();
         state.running.insert(number, Running::Starting);
         if let Some(id) = &request {
             state.requests.insert(id.clone(), number);
         }
         drop(state);
         let entry = Entry { tasks: Arc::clone(self), number, request };
-        let is_next = is_beside_others && self.runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
         let task = async move {
             let _entry = entry;
-            // A runtime with threads runs a new task before the tasks that are ready. If requests are sent at the same time, each
-            // step then runs for one of them only, and the code of the steps displaces each other from the cache.
-            if is_next {
-                yield_now().await;
-            }
             work.await;
         };
         // The lock is released, because a task that is dropped by an ending runtime locks the table.
@@ -199,7 +192,7 @@ mod tests {
         let mut running = endless(&tasks, Some(1));
         tasks.answered(&1.into());
         tasks.abort(&1.into());
-        yield_now().await;
+        tokio::task::yield_now().await;
         assert!(matches!(running.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         tasks.close();
         running.await.unwrap_err();

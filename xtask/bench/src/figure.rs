@@ -212,10 +212,10 @@ impl Figure {
 
     /// The marks of its doubts. That of a limited load contains the ratio of the CPU times, which counts instead of the value.
     pub(crate) fn marks(&self) -> String {
-        let mark = |doubt: &Doubt| match self.cpu.filter(|_| *doubt == Doubt::Limited) {
+        let mark = |doubt: &Doubt| match self.cpu.filter(|_| *doubt == Doubt::Limited && self.is_too_high()) {
             Some(cpu) => {
                 let cpu = self.with_verdict(cpu, |cpu| Self { cpu: Some(cpu), ..self.clone() });
-                format!(" (limited: CPU {cpu})")
+                format!(" (limited: {cpu})")
             }
             None => doubt.mark().to_owned(),
         };
@@ -313,11 +313,12 @@ mod tests {
             (Aim::AtLeast(0.9), &[Doubt::Disturbed, Doubt::Limited], Some(0.9), true),
             (Aim::AtLeast(0.9), &[Doubt::Disturbed], Some(0.1), true),
             (Aim::AtMost(1.5), &[Doubt::Limited], None, true),
+            (Aim::AtLeastRmcp(2.0), &[Doubt::Limited], Some(0.1), true),
         ] {
             let figure = Figure { cpu, doubts: doubts.to_vec(), ..Figure::new("a", "a", 1.14, "", aim) };
             assert_eq!(figure.is_met(), is_met, "{figure:?}");
-            let is_shown = cpu.is_some() && doubts.contains(&Doubt::Limited);
-            assert_eq!(figure.marks().contains("CPU"), is_shown, "{figure:?}");
+            let is_shown = cpu.is_some() && doubts.contains(&Doubt::Limited) && matches!(aim, Aim::AtLeast(_));
+            assert_eq!(figure.marks().contains("(limited: 0."), is_shown, "{figure:?}");
         }
     }
 

@@ -76,8 +76,7 @@ impl Core {
         if !parks(call, &answered, reached.client.version()) {
             let client = (AskedClient::Session(call.clone()), caller);
             // Each call copies its future, so the parts of the future are boxed.
-            let sent = Box::pin(send(names, pages, method, client, answered.0, reached, outgoing));
-            let relayed = self.waiting.answer(sent).await?;
+            let relayed = Box::pin(send(names, pages, method, client, answered.0, reached, outgoing)).await?;
             return Ok(self.outcome(call, relayed)?);
         }
         let place = Place { server: Arc::clone(&reached.server), name: outgoing.name.clone() };
