@@ -119,7 +119,7 @@ impl Session {
         let response = accepted(|| post(&client, url, &opening)).await.context("initialize")?;
         let id = response.headers().get("mcp-session-id").ok_or_else(|| anyhow!("the server opened no session"))?;
         let session = Self { id: id.to_str()?.to_owned(), url: url.to_owned(), client };
-        response.bytes().await?;
+        timeout(LIMIT, response.bytes()).await.context("the body of initialize")??;
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         accepted(|| session.with_id(post(&session.client, url, &initialized))).await.context("initialized")?;
         Ok(session)

@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program prints to its streams")]
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use self::options::Command;
 
@@ -13,6 +13,9 @@ mod options;
 mod serve;
 mod soak;
 mod tally;
+
+/// The longest time that the runtime may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     // Another part of the program may have installed a provider before.
@@ -43,6 +46,8 @@ fn main() -> ExitCode {
             Command::Gateway { port, upstream } => serve::gateway(port, &upstream).await,
         }
     });
+    // An actor without an end is a fault of the report already. It must not delay the exit.
+    runtime.shutdown_timeout(SHUTDOWN);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

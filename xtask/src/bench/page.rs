@@ -343,8 +343,7 @@ pub(super) fn explained(figures: &[&Figure]) -> Vec<String> {
     let doubts = [
         (
             Doubt::Limited,
-            "the load, or the server of a client, used its whole core beside the bare peer. The ratio of the calls is \
-             therefore too high, and the ratio of the CPU times counts",
+            "the load, or the server of a client, used its whole core beside the bare peer. The ratio of CPU times in the mark counts",
         ),
         (Doubt::Disturbed, "other processes used the cores during the rounds"),
         (
@@ -530,7 +529,7 @@ mod tests {
         results.figures[0].repeated = true;
         let text = table(&results);
         assert!(text.ends_with("at first: HTTP echo (2026-07-28).\n"), "{text}");
-        let row = "| HTTP echo | 0.90 (limited: CPU 0.88) | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
+        let row = "| HTTP echo | 0.90 (limited: 0.88) | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("\n(limited): the load") && text.contains("\n(!): the value"), "{text}");
         assert!(!text.contains("(disturbed)"), "{text}");

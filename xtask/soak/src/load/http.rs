@@ -36,8 +36,9 @@ pub(super) fn start(actors: &mut Actors) {
     }
 }
 
-/// Runs a session without the client library on a runtime of one thread. If a connection ends on another thread while a request is
-/// given to it, hyper can lose the request, which then has no end (issue 4122 of hyper). The client library has time limits for it.
+/// Runs a session without the client library on a runtime of one thread. If a connection ends on one thread while another thread sends
+/// a request, hyper can lose the request (issue 4122 of hyper). The session would then report a fault after its time limit.
+/// The check `tasks` does not contain the tasks of this runtime.
 async fn wire_on_one_thread(soak: Soak, random: Random) -> Result<(), Error> {
     let work = move || Builder::new_current_thread().enable_all().build()?.block_on(wire(soak, random));
     spawn_blocking(work).await?
