@@ -151,7 +151,7 @@ fn exponents(series: &Series, most: f64) -> Vec<Figure> {
     vec![
         figure("bare", " of a bare server", &bare, Aim::None),
         figure("exponent", "", &ours, Aim::None),
-        figure("excess", ", less that of a bare server", &more, Aim::AtMost(MOST_EXCESS)),
+        figure("excess", ", largest excess of a step over that of a bare server", &more, Aim::AtMost(MOST_EXCESS)),
     ]
 }
 

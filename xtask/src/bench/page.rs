@@ -348,7 +348,7 @@ pub(super) fn explained(figures: &[&Figure]) -> Vec<String> {
         (Doubt::Disturbed, "other processes used the cores during the rounds"),
         (
             Doubt::Distant,
-            "the cores of the servers and of the load had no common cache, so large responses were slower",
+            "the cores of the servers and of the load had no common cache before the rounds of at least one program",
         ),
         (Doubt::Late, "the late work of a program did not end before its round"),
         (
